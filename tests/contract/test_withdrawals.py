@@ -193,6 +193,45 @@ def test_a_long_text_in_a_field_for_a_name_is_removed(tmp_path: Path) -> None:
     assert "zqt" not in (run.path / "tables" / "repairs.csv").read_text("utf-8")
 
 
+WISHES = (
+    # The option is a part of the text.
+    "I would prefer my zqt1z zqt2z museum, please.",
+    "Honestly, I want zqt3z!",
+    # The option has other punctuation than the text.
+    "zqt4z-zqt5z (zqt6z)",
+)
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_an_option_that_a_wish_of_the_human_led_to_is_removed(wish: str, tmp_path: Path) -> None:
+    path, people = small_study("negotiation", tmp_path), people_of("negotiation")
+    overrides = PLAYABLE["negotiation"]
+    found = load_study_file(path, overrides)
+    place = next(p for p in found.study.seats(found.config, tmp_path) if not p.closed_reason)
+
+    def answer(request: ModelRequest, address: str) -> Completion:
+        reply, asked = people.reply(request, address), request.hints
+        who = Speaker(asked.speaker, role=asked.role)
+        is_wish = address.startswith("preferences/") and place.owns_call(who, address.split("/"))
+        return reply._replace(text=wish) if is_wish else reply
+
+    run = folkmoot.run(
+        path,
+        provider=ScriptedProvider(answer),
+        model="scripted/x",
+        out=tmp_path / "run",
+        overrides=overrides,
+    ).folder
+    before = count_words(run)
+    option_words = {word for at, word in before if at == "tables/options.csv"}
+    assert any(word.startswith("zqt") for word in option_words)
+    usual_options = run.read_table("options").filter(usual=True)["option"].to_list()
+    withdraw_texts(run, find_personal_texts(run, place), "researcher")
+    after = RunFolder(run.path)
+    assert [at for at in count_words(after) if at[1].startswith("zqt")] == []
+    assert after.read_table("options").filter(usual=True)["option"].to_list() == usual_options
+
+
 # Daily in the type with findings on embeddings, which a withdrawal deletes.
 @pytest.mark.parametrize(
     "study", sample_daily(sorted(registered_studies()), ["cross_pollination"], part="mutations")

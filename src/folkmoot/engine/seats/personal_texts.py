@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import polars as pl
 from pydantic import JsonValue, ValidationError
 
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
@@ -65,6 +66,8 @@ SPEECH_SOURCES = ("utterance", "answer")
 # Source kinds that may name a table cell in place of the reply from which its text comes.
 CELL_SOURCES = ("proposal", "summary", "material")
 COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
+# The table of the options among which participants decide, with the columns `option` and `usual`.
+OPTIONS = "options"
 NOTHING_QUOTABLE = Quotable(set(), set())
 
 
@@ -315,6 +318,7 @@ class _PersonalTextSearch:
             elif row["public"]:
                 self._public.add(row["address"])
         self._others = {*design_texts}
+        self._named_options = _read_named_options(run, personal.seat)
 
     def read_journal(self) -> None:
         """Find the texts of the human in all questions and replies."""
@@ -349,7 +353,7 @@ class _PersonalTextSearch:
                 find_grams("\n".join(texts)) & find_grams("\n".join(other_texts))
             )
             if answer_row.get("kind") not in CLOSED_KINDS:
-                for text in texts:
+                for text in (*texts, *self._find_named_options(texts)):
                     personal.redaction.learn_text(text)
                 self._received.proposals.update(
                     self._proposals_in(texts) & self._proposals_in(other_texts)
@@ -418,6 +422,10 @@ class _PersonalTextSearch:
         spans = self._found.spans.spans_at(entry.address)
         if lines <= {Words(contents[span.message][span.start : span.end]).line for span in spans}:
             self._found.proposed |= lines & self._found.redaction.texts.keys()
+
+    def _find_named_options(self, texts: Sequence[str]) -> list[str]:
+        lines = join_lines(texts) if self._named_options else ""
+        return [option for option in self._named_options if Words(option).line in lines]
 
     def _proposals_in(self, texts: Sequence[str]) -> set[str]:
         proposed = self._found.proposed & self._found.redaction.texts.keys()
@@ -490,6 +498,16 @@ def describe_texts(personal: PersonalTexts) -> Iterator[str]:
         for _, address, speaker_id, role, words in replies:
             quoted = "; ".join(f"“{part}”" for part in words)
             yield f"  {address} ({role} {speaker_id}) {quoted}".rstrip()
+
+
+def _read_named_options(run: RunFolder, seat: Seat) -> list[str]:
+    # The options of the human's sessions that are not the study's. A study may take such an option
+    # from within a text: "I prefer Ann's farm." becomes "ann's farm".
+    table = run.read_table(OPTIONS) if run.has_table(OPTIONS) else pl.DataFrame()
+    if not {"option", "usual"} <= {*table.columns}:
+        return []
+    rows = table.filter(usual=False).iter_rows(named=True)
+    return [row["option"] for row in rows if _is_in(seat, *map(str, row.values()))]
 
 
 def _spans_overlap(part: Replacement, other: Replacement) -> bool:

@@ -34,8 +34,7 @@ UNSPACED_LETTER_SIZE = 1
 # two words or more in both texts. Three words in a row are too often equal by chance.
 QUOTED_SIZE = 4 * WORD_SIZE
 MIN_SENTENCE_SIZE = 2 * WORD_SIZE
-# A line of three words or more is recognised inside other text. A shorter one must be the whole
-# text, because one or two words occur everywhere.
+# A line of three words or more is recognised inside other text. A shorter one occurs everywhere.
 MIN_LONG_TEXT_SIZE = 3 * WORD_SIZE
 # Number of first words by which recorded texts are looked up.
 LOOKED_UP_WORDS = 3
@@ -346,6 +345,8 @@ class RecordedText:
     # The characters before and after the words, such as quotation marks and tags, in each spelling
     # that was recorded.
     edges: set[tuple[str, str]] = field(default_factory=set)
+    # The text from the first to the last word, in each spelling that was recorded.
+    spellings: set[str] = field(default_factory=set)
 
     @property
     def is_long(self) -> bool:
@@ -384,12 +385,12 @@ class RecordedText:
         # A short text counts only as an option, as a whole sentence, or next to one of the places
         # `beside`.
         last = first + len(self.words)
-        own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
+        own, other = self.spellings, words.original_text(first, last)
         # For a short text the case counts: "Peter" is a name, "peter" may be a verb.
         if self.is_long or self.offered or ignore_case:
-            own, other = own.casefold(), other.casefold()
-        if own != other or self.is_long or self.offered:
-            return own == other
+            own, other = {*map(str.casefold, own)}, other.casefold()
+        if other not in own or self.is_long or self.offered:
+            return other in own
         start, end = words.character_span(first, last)
         begins = any(first == neighbour[1] for neighbour in beside) or _begins_sentence(
             words.text, start
@@ -434,7 +435,7 @@ class Redaction:
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
-        """Return replacements that put `[withdrawn …]` at the given places of a text."""
+        """Return replacements that put a mark at the given places of a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def find_quotations(self, text: str, quotable: Quotable) -> Places:
@@ -504,6 +505,7 @@ class Redaction:
                     recorded = self.texts.setdefault(words.line, RecordedText(words, own))
                     start, end = words.character_span(0, len(words))
                     recorded.edges.add((words.text[:start], words.text[end:]))
+                    recorded.spellings.add(words.original_text(0, len(words)))
                     self._forget_order()
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
