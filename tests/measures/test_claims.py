@@ -110,6 +110,43 @@ def test_the_range_over_missing_answers_contains_the_estimate(
     assert bounds.low >= -1 and bounds.high <= 1
 
 
+def answer_in_groups(hits: list[int], sizes: list[int]) -> Side:
+    """Make a side with `sizes[i]` answers in group i, of which `hits[i]` are ones."""
+    values = [float(j < hit) for hit, n in zip(hits, sizes, strict=True) for j in range(n)]
+    return Side.from_values(values, [f"g{i}" for i, n in enumerate(sizes) for _ in range(n)])
+
+
+def test_every_case_counts_equally_if_groups_of_unequal_size_are_in_both_conditions() -> None:
+    """The two large groups move down and the six small ones up: 63 and 68 of 156 cases."""
+    sizes = [60, 60, *[6] * 6]
+    first = answer_in_groups([18, 18, 5, 4, 5, 4, 5, 4], sizes)
+    second = answer_in_groups([30, 30, 1, 1, 2, 1, 1, 2], sizes)
+    result = evaluate(Claim("changed", ("a", "b"), direction="greater"), first, second)
+    assert result.means == pytest.approx((63 / 156, 68 / 156))
+    assert result.estimate.value == pytest.approx(63 / 156 - 68 / 156)
+    assert result.answer_text.startswith("a 40 %, b 44 %; difference −3 points")
+    # The estimand stays the same if one small group has no answer in one condition.
+    fewer = answer_in_groups([30, 30, 1, 1, 2, 1, 1], sizes[:-1])
+    assert estimate_difference(first, fewer, "share").value == pytest.approx(63 / 156 - 66 / 150)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (3, 5)])
+def test_groups_of_one_size_in_both_conditions_have_the_paired_interval(
+    sizes: tuple[int, int],
+) -> None:
+    rng = np.random.default_rng(4)
+    sides = [
+        Side.from_values(rng.normal(size=6 * size), [f"g{i // size}" for i in range(6 * size)])
+        for size in sizes
+    ]
+    estimate = estimate_difference(*sides, "mean")
+    means = [[*side.by_unit.values()] for side in sides]
+    paired = estimate_difference(*(Side.from_values(own) for own in means), "mean")
+    assert (estimate.value, estimate.low, estimate.high, estimate.p) == pytest.approx(
+        (paired.value, paired.low, paired.high, paired.p)
+    )
+
+
 def test_many_rows_of_few_units_are_not_tested() -> None:
     result = evaluate(
         Claim("x", ("a", "b")), make_side(80, 100, "a", 4), make_side(10, 100, "b", 4)

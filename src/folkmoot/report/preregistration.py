@@ -406,7 +406,8 @@ METHODS = (
     "observed in both arms: differences within subjects, clustered by unit (CR2 with "
     "Satterthwaite's degrees of freedom; for shares with one value per unit, Tango's interval and "
     "McNemar's test). For units with several values: the CR2 sandwich estimator. Otherwise: "
-    "Newcombe's interval for shares, Welch's for means.",
+    "Newcombe's interval for shares, Welch's for means. Every subject counts equally, whatever the "
+    "size of its unit.",
 )
 CRITERIA = (
     "All tests are two-sided and use the method of the interval. Supported: the whole interval (of "

@@ -477,8 +477,8 @@ class Result:
         return word("comparison", "answer", levels=levels, **self._conclusion_parts_with(more))
 
     def _hits(self, mean: float, n: int) -> str:
-        # A percentage of few values is easily overrated without their number. The mean of units'
-        # means has no number of values. Both conditions have one if either is small.
+        # A percentage of few values is easily overrated without their number. Averaged truth values
+        # have no number of hits. Both conditions have one if either is small.
         hits = round(mean * n)
         is_few = self.claim.kind == "share" and min(self.counts) < FEWEST_FOR_PERCENT
         is_count = is_few and math.isclose(hits, mean * n, abs_tol=1e-6)

@@ -84,10 +84,10 @@ class Side:
         own = (("pending", i) for i in range(self.pending))
         return Side(values, (*self.units, *self.lost_units, *own))
 
-    def mean(self, by_units: bool) -> float:
-        """Return the mean of the values, or the mean of the units' means with `by_units`."""
-        values = np.array([*self.by_unit.values()]) if by_units else self.values
-        return float(values.mean()) if len(values) else math.nan
+    @property
+    def mean(self) -> float:
+        """The mean of the known values, or NaN if there is none."""
+        return float(self.values.mean()) if len(self.values) else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,15 @@ def estimate_difference(
 
     The interval is NaN with fewer than five independent units.
     """
-    # Subjects or units in both conditions are compared with themselves. If the conditions have
-    # separate units, each needs five.
-    # The set of units decides: equal sets are paired, disjoint sets are independent, and others
-    # overlap. The methods:
+    # Every value counts equally in every design. The estimand of a claim says "among cases", so it
+    # must not depend on whether a unit occurs in one condition or in both.
+    # If the conditions have separate units, each needs five. The methods:
     # - Subjects observed in both conditions: differences within subjects, clustered by unit.
-    # - All units in both conditions: differences within units, with their t interval. Shares with
-    #   one value per unit use Tango's interval and McNemar's test.
-    # - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
+    # - All units in both conditions with one value each: differences within units, with their t
+    #   interval. Shares use Tango's interval and McNemar's test.
+    # - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom. If all
+    #   units have the same number of values in both conditions, it equals the t interval of the
+    #   differences within units.
     # - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
     # Units that are all equal have no variance to estimate. Shares have bounds, so that they still
     # have an interval (`interval_of_equal_units`). Other means have none.
@@ -135,8 +136,11 @@ def estimate_difference(
     if first.subjects and not alone:
         found = paired_difference(first.values, second.values, first.units, level, bounds)
         units = len(ids[0])
-    elif paired:
+    elif paired and alone:
         found = _paired_estimate(first, second, kind, counted, level, bounds)
+        units = len(ids[0])
+    elif paired:
+        found = _clustered_estimate(first, second, level, bounds)
         units = len(ids[0])
     else:
         found = _independent_estimate(first, second, kind, counted and not ids[0] & ids[1], level)
@@ -155,14 +159,7 @@ def estimate_difference(
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
     """Return the mean of each condition. `estimate_difference` returns their difference."""
-    by_units = _averages_units(first, second)
-    return first.mean(by_units), second.mean(by_units)
-
-
-def _averages_units(first: Side, second: Side) -> bool:
-    # The value is the mean of a condition. If both conditions have the same units and no matched
-    # subjects, it is the mean of the units' means.
-    return set(first.units) == set(second.units) and not first.subjects
+    return first.mean, second.mean
 
 
 def _paired_estimate(
@@ -185,6 +182,23 @@ def _paired_estimate(
     return paired_difference(*values, names, level, bounds)
 
 
+def _clustered_estimate(
+    first: Side, second: Side, level: float, bounds: tuple[float, float] | None
+) -> Estimate:
+    # All units are in both conditions, and some have several values in one of them.
+    values = np.append(first.values, second.values)
+    treated = [True] * len(first.values) + [False] * len(second.values)
+    units = [*first.units, *second.units]
+    found = clustered_difference(values, treated, units, level)
+    if bounds is not None and lacks_variation(found):
+        # No unit departs from the difference, so only the number and the size of the units count.
+        return clustered_mean([found.value] * len(units), units, level, bounds)
+    if found.clusters < FEWEST_UNITS:
+        one, other = first.by_unit, second.by_unit
+        return replace(found, each=tuple(one[unit] - other[unit] for unit in one))
+    return found
+
+
 def _independent_estimate(
     first: Side, second: Side, kind: Kind, counted: bool, level: float
 ) -> Estimate:
@@ -205,17 +219,11 @@ def bound_difference(first: Side, second: Side) -> Bounds | None:
     Source: Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
     """
     # For the low bound, no missing answer of the first condition is a hit, and all of the second
-    # are. For the high bound, it is the reverse. Sampling error is not included. The mean is that
-    # of the estimate, so the range contains the estimate.
+    # are. For the high bound, it is the reverse. Sampling error is not included.
     if not first.lost and not second.lost:
         return None
-    by_units = _averages_units(first, second)
-
-    def difference(one: Side, other: Side) -> float:
-        return one.mean(by_units) - other.mean(by_units)
-
     return Bounds(
-        difference(first, second),
-        difference(first.fill(0.0), second.fill(1.0)),
-        difference(first.fill(1.0), second.fill(0.0)),
+        first.mean - second.mean,
+        first.fill(0.0).mean - second.fill(1.0).mean,
+        first.fill(1.0).mean - second.fill(0.0).mean,
     )
