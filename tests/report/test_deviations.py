@@ -106,6 +106,6 @@ def test_a_changed_hypothesis_is_reported_by_its_index(
     study = run.path / "study.yaml"
     study.write_text(study.read_text("utf-8").replace("direction: less", "direction: greater"))
     text = describe_deviations(run.path)
-    assert "study.yaml has hypotheses[0].direction: greater; the sealed plan has less." in text
+    assert "study.yaml has hypotheses[1].direction: greater; the sealed plan has less." in text
     rows = build_trust_section(RunFolder(run.path), find_study_of_run(run)).versions.rows
-    assert ("study.yaml.hypotheses[0].direction", "less", "greater") in rows
+    assert ("study.yaml.hypotheses[1].direction", "less", "greater") in rows

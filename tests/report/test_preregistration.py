@@ -229,6 +229,37 @@ def test_a_resume_keeps_the_sealed_claims(tmp_path: Path) -> None:
         assert sealed.get("claims") == plan["sealed"].get("claims")
 
 
+def test_hypotheses_that_change_during_a_run_are_tested_as_registered(tmp_path: Path) -> None:
+    path = write_small_study(tmp_path)
+    settings = yaml.safe_load(path.read_text("utf-8"))
+    stated = {"measure": "position_changed", "contrast": ["clarified_passive", "simple_voting"]}
+
+    def state(*hypotheses: dict[str, object]) -> None:
+        path.write_text(yaml.safe_dump(settings | {"hypotheses": hypotheses}), "utf-8")
+
+    state(stated | {"direction": "greater"})
+    text = run_command(
+        "plan", str(path), "--model", "synthetic", "--out", str(tmp_path / "plan.md")
+    )
+    (registered,) = re.findall(r"Digest of the sealed plan: (\w+)", text)
+    run_folder = tmp_path / "run"
+    with pytest.raises(RunPausedError):
+        folkmoot.run(path, model="synthetic", out=run_folder, overrides=("budget_calls=5",))
+    state(
+        stated | {"direction": "less"},
+        stated | {"measure": "confidence_after", "direction": "less"},
+    )
+    run = folkmoot.run(path, model="synthetic", out=run_folder, accept_changes=True)
+    trust_section = build_trust_section(RunFolder(run.path), run.study)
+    assert registered in trust_section.registered[0]
+    assert "The report tests them as registered." in " ".join(trust_section.deviations)
+    (hypotheses,) = (finding for finding in run.findings if finding.key == "hypotheses")
+    assert [row[0] for row in hypotheses.grid.rows] == [
+        "Changed their choice: Clarified passive exceeds Simple voting"
+    ]
+    assert run.verify().is_consistent
+
+
 def test_a_run_without_sealed_claims_is_reported(
     run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -38,7 +38,7 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.storage.findings import ResultTable, TableCell, column_heading, format_cell
 from folkmoot.storage.rows import column_meanings
-from folkmoot.storage.run_folder import PLAN, RunFolder
+from folkmoot.storage.run_folder import PLAN, RunFolder, first_versions
 from folkmoot.storage.tables import ENGINE_COLUMNS
 
 BLANK = "To be filled in by the authors."
@@ -498,8 +498,8 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 
 def is_registration_intact(run: RunFolder) -> bool:
     """Return whether the sealed plan of a run has claims, and no part was edited later."""
-    sealed = run.plan.get("sealed", {})
-    parts = [sealed[name] for name in REGISTERED if name in sealed]
+    sealed, first = run.plan.get("sealed", {}), first_versions(run.plan)
+    parts = [parts[name] for parts in (sealed, first) for name in REGISTERED if name in parts]
     return CLAIMS in sealed and all(map(is_seal_intact, parts))
 
 
@@ -511,7 +511,7 @@ def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
     confirmatory = of_family(claims, "primary", "secondary")
     return (
         f"Digest of the sealed plan: {digest_registration(run.plan)}. `folkmoot plan` prints the "
-        "same digest for the same study file and options.",
+        "same digest for the study file and options with which the run started.",
         *describe_families(claims),
         "All results that are not in this table are exploratory."
         if confirmatory

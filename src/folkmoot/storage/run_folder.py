@@ -166,6 +166,19 @@ class TextStream(Collection[str]):
         return any(text == own_text for own_text in self)
 
 
+def first_versions(plan: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the parts of a plan by name, each in the version that was sealed first.
+
+    A later version is one that `--accept-changes` sealed in its place. A part that was added by
+    `--accept-changes` is left out.
+    """
+    parts: dict[str, Mapping[str, Any]] = dict(plan.get("sealed", {}))
+    # The last entry that is applied is the oldest one.
+    for change in reversed(plan.get("changes", [])):
+        parts[change["name"]] = change["was"]
+    return {name: part for name, part in parts.items() if "data" in part}
+
+
 def utc_timestamp() -> str:
     """Return the current time in UTC, in the format ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -349,6 +362,12 @@ class RunFolder:
             and all(isinstance(part, dict) and "data" in part for part in parts.values())
             and isinstance(plan.get("software", {}), dict)
             and isinstance(plan.get("changes", []), list)
+            and all(
+                isinstance(change, dict)
+                and "name" in change
+                and isinstance(change.get("was"), dict)
+                for change in plan.get("changes", [])
+            )
         ):
             raise StorageError(f"{path}: not a plan as a run writes it")
         return plan

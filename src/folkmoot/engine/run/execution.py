@@ -46,6 +46,7 @@ from folkmoot.engine.session.plan import (
     FORK,
     SEATS,
     Plan,
+    sealed_data,
     without_new_defaults,
 )
 from folkmoot.engine.session.run_context import ForkExecutor, RunContext
@@ -61,7 +62,7 @@ from folkmoot.engine.session.seat_questions import (
 )
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
-from folkmoot.engine.settings.config import CALL_KEYS
+from folkmoot.engine.settings.config import CALL_KEYS, StudyConfig
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
@@ -469,11 +470,11 @@ def seal_registration(
     design.
     """
     has_design = bool(plan.sealed_part(DESIGN))
+    has_claims = CLAIMS in sealed_data(plan.data)
     plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))
     # A resume keeps the claims as they were stated. It must not add claims after the first calls.
-    if not has_design:
-        claims = claims_of(study_file.study, study_file.config)
-        plan.seal_part(CLAIMS, [asdict(claim) for claim in claims])
+    if not has_design and not has_claims:
+        seal_claims(plan, study_file.study, study_file.config)
     all_seats = (
         select_study_seats(study_file.study, study_file.config, study_file.study_folder)
         if seats is None
@@ -481,6 +482,11 @@ def seal_registration(
     )
     if all_seats:
         plan.seal_part(SEATS, [seat.name for seat in all_seats])
+
+
+def seal_claims(plan: Plan, study: Study, config: StudyConfig) -> None:
+    """Write the planned comparisons of a study to `plan.json`."""
+    plan.seal_part(CLAIMS, [asdict(claim) for claim in claims_of(study, config)])
 
 
 def build_design(

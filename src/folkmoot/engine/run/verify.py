@@ -25,7 +25,13 @@ from folkmoot.engine.journal.integrity import BINDING_FORMAT, digest_of_run
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.run.event_loop import run_until_complete
-from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOptions, execute_study
+from folkmoot.engine.run.execution import (
+    TIME_PLACEHOLDER,
+    Execution,
+    RunOptions,
+    execute_study,
+    seal_claims,
+)
 from folkmoot.engine.run.preflight import preflight_requests_in
 from folkmoot.engine.seats.withdrawal import read_withdrawals, select_since_withdrawal
 from folkmoot.engine.session.folder_access import describe_other_version
@@ -34,6 +40,7 @@ from folkmoot.engine.session.plan import (
     CLAIMS,
     DESIGN,
     LOBBY,
+    Plan,
     describe_differences,
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
@@ -59,6 +66,7 @@ from folkmoot.storage.run_folder import (
     PLAN,
     TABLES,
     RunFolder,
+    first_versions,
 )
 from folkmoot.storage.tables import PARQUET_ONLY
 
@@ -336,6 +344,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     if announced := run.plan.get(ANNOUNCED):
         plan[ANNOUNCED] = announced
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
+    _seal_first_claims(run, study_file.study, scratch / PLAN)
     if run.has_file(PERSONAS):
         with storage_errors(scratch):
             copyfile(run.path / PERSONAS, scratch / PERSONAS)
@@ -365,6 +374,20 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     if not unasked or plan["changes"]:
         return []
     return [f"{JOURNAL} contains entries that the run does not ask for: {join_first(unasked)}."]
+
+
+def _seal_first_claims(run: RunFolder, study: Study, path: Path) -> None:
+    # A resume with `--accept-changes` keeps the claims of the design with which the run started.
+    first = first_versions(run.plan).get(DESIGN, {})
+    if first == run.plan["sealed"][DESIGN] or "data" not in first:
+        return
+    try:
+        config = validate_settings(study, {**run.config, **first["data"]["settings"]})
+    except (FolkmootError, KeyError, TypeError) as error:
+        raise _not_rebuilt_error(run, error) from error
+    plan = Plan(path, started_at="")
+    seal_claims(plan, study, config)
+    plan.write_plan()
 
 
 def _not_rebuilt_error(run: RunFolder, error: Exception) -> NotRebuiltError:

@@ -13,6 +13,7 @@ from folkmoot.measures.inference.estimates import format_count
 from folkmoot.randomness import digest
 from folkmoot.storage.json_files import format_json, write_text
 from folkmoot.storage.manifest import software_versions
+from folkmoot.storage.run_folder import first_versions
 
 DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
 # The part that names the open seats which humans took. It is sealed when the lobby ends.
@@ -32,9 +33,10 @@ def digest_registration(plan: Mapping[str, Any]) -> str:
 
     Returns an empty string if the plan has none of these parts.
     """
-    # Computed from the content of the parts, not from the hashes stored in the plan.
-    sealed = plan.get("sealed", {})
-    hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}
+    # Computed from the content of the parts, not from the hashes stored in the plan. A resume with
+    # --accept-changes replaces parts, but cannot change what was registered.
+    first = first_versions(plan)
+    hashes = {name: _hash_data(first[name]["data"]) for name in REGISTERED if name in first}
     return _hash_data(hashes) if hashes else ""
 
 
@@ -61,7 +63,9 @@ class Plan:
         self._unwritten = False
         # The content of the file before this process rewrote it, for `restore_file`.
         self._before: str | None = None
-        if path.exists():
+        # Whether an earlier process of the run sealed parts.
+        self._is_resumed = path.exists()
+        if self._is_resumed:
             try:
                 self._data = json.loads(path.read_text("utf-8"))
                 self.started_at = str(self._data["started_at"])
@@ -116,6 +120,9 @@ class Plan:
                 error.difference = summary
                 raise error
             self._data["changes"].append({"name": name, "was": old})
+        elif self._is_resumed and self._accept and name in REGISTERED:
+            # An added part is a change, too. It was not registered before the first call.
+            self._data["changes"].append({"name": name, "was": {}})
         self._data["sealed"][name] = entry
         self._unwritten = True
 

@@ -47,12 +47,14 @@ from folkmoot.storage.findings import (
     TableCell,
     cell_in_points,
 )
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RunFolder, first_versions
 from folkmoot.storage.tables import CONDITION_COLUMNS, join_unit_names
 
 # The key of the finding.
 KEY = "hypotheses"
 FINDINGS_SECTION = "Preregistered hypotheses"
+# The part of `plan.json` with the settings.
+DESIGN = "design"
 # The unit of a claim before its table is known.
 UNKNOWN_UNIT = "unit of the table"
 # At most this many columns are listed in a hint.
@@ -304,16 +306,28 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     The reason is "" if there is no doubt.
     """
     # The hypotheses come from `plan.json`, or from the settings of the run if the plan has none.
-    # There is no doubt if the plan still matches its hash.
-    sealed = run.plan.get("sealed", {}).get("design", {})
-    settings = sealed.get("data", {}).get("settings", {})
-    stated = settings.get("hypotheses") or ()
-    doubt = "" if is_seal_intact(sealed) else NOT_SEALED
+    # There is no doubt if the plan still matches its hash. Hypotheses that --accept-changes sealed
+    # later are not those of before the data.
+    sealed = run.plan.get("sealed", {}).get(DESIGN, {})
+    registered = first_versions(run.plan).get(DESIGN, sealed)
+    stated = _hypotheses_of(registered)
+    doubt = "" if is_seal_intact(sealed) and is_seal_intact(registered) else NOT_SEALED
     # The settings may still hold hypotheses that were added after the run.
     if not stated:
         stated = run.config.get("hypotheses") or ()
         doubt = ADDED_LATER if sealed else NO_PLAN
     return [Hypothesis.model_validate(hypothesis) for hypothesis in stated], doubt
+
+
+def read_restated(run: RunFolder) -> list[Hypothesis]:
+    """Return the hypotheses of the present plan if `--accept-changes` changed them, or none."""
+    present = _hypotheses_of(run.plan.get("sealed", {}).get(DESIGN, {}))
+    changed = present != _hypotheses_of(first_versions(run.plan).get(DESIGN, {}))
+    return [Hypothesis.model_validate(hypothesis) for hypothesis in present] if changed else []
+
+
+def _hypotheses_of(design: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return design.get("data", {}).get("settings", {}).get("hypotheses") or ()
 
 
 def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> Finding:

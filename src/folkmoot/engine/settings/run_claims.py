@@ -24,6 +24,7 @@ from folkmoot.engine.settings.hypotheses import (
     NOT_SEALED,
     Hypothesis,
     is_seal_intact,
+    read_restated,
     read_sealed,
 )
 from folkmoot.measures.inference.claims import Claim, Family, Result
@@ -77,7 +78,12 @@ def claims_of_run(
         return restate_claims(run, declared, tables or {})
     # Plans of earlier versions may lack names.
     named = [as_declared(claim, {}, declared) for claim in sealed]
-    return add_claims(named, [*_stated_claims(run, declared, tables or {}), *declared])
+    restated = [
+        as_declared(hypothesis.as_claim(), tables or {}, declared)
+        for hypothesis in read_restated(run)
+    ]
+    stated = _stated_claims(run, declared, tables or {})
+    return add_claims(named, [*stated, *restated, *declared])
 
 
 def sealed_claims(run: RunFolder) -> list[Claim] | None:

@@ -26,7 +26,7 @@ from folkmoot.measures.inference.claims import Claim, is_same_comparison
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.json_files import format_json
-from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder, first_versions
 
 
 def list_deviations(run: RunFolder, study: Study) -> list[str]:
@@ -35,6 +35,10 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
         f"The sealed part “{change['name']}” was changed with --accept-changes."
         for change in run.plan.get("changes", [])
     ]
+    if _has_other_hypotheses(run):
+        found.append(
+            "Hypotheses were changed after the first call. The report tests them as registered."
+        )
     found += _superseded_requests(run)
     sealed = sealed_data(run.plan)
     if not sealed:
@@ -55,6 +59,16 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
     if run.unusable_reason:
         found.append(f"This run has no usable result: {run.unusable_reason}.")
     return found
+
+
+def _has_other_hypotheses(run: RunFolder) -> bool:
+    # True if the registered hypotheses, which the report tests, differ from later ones.
+    settings = first_versions(run.plan).get(DESIGN, {}).get("data", {}).get("settings", {})
+    registered = _without_none(settings.get("hypotheses") or [])
+    later = (sealed_data(run.plan).get(DESIGN, {}).get("settings", {}), run.config)
+    return bool(registered) and any(
+        _without_none(settings.get("hypotheses") or []) != registered for settings in later
+    )
 
 
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
@@ -83,12 +97,12 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
     sealed = sealed_data(run.plan)
     rows: list[dict[str, TableCell]] = []
 
-    def describe_difference(part: str, registered: object, carried_out: object) -> None:
-        for where, was, now in _differing_leaves(registered, carried_out):
+    def describe_difference(part: str, registered: object, later: object) -> None:
+        for where, was, now in _differing_leaves(registered, later):
             separator = "." if where and not where.startswith("[") else ""
             place = f"{part}{separator}{where}"
             rows.append(
-                {"what": place, "registered": _format_value(was), "carried_out": _format_value(now)}
+                {"what": place, "registered": _format_value(was), "later": _format_value(now)}
             )
 
     versions: dict[str, list[object]] = {}
@@ -111,14 +125,14 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
 def _differing_leaves(
     was: object, now: object, where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    # (path, first value, second value). A path looks like `hypotheses[0].direction`. Lists of
-    # different lengths count as one difference.
+    # (path, first value, second value). A path looks like `hypotheses[1].direction` and counts from
+    # 1, as `--set` does. Lists of different lengths count as one difference.
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             inner = f"{where}.{key}" if where else str(key)
             yield from _differing_leaves(was.get(key), now.get(key), inner)
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        for place, (first, second) in enumerate(zip(was, now, strict=True)):
+        for place, (first, second) in enumerate(zip(was, now, strict=True), 1):
             yield from _differing_leaves(first, second, f"{where}[{place}]")
     elif was != now:
         yield where, was, now
