@@ -175,6 +175,38 @@ def test_a_preregistration_is_not_overwritten_and_is_marked_if_late(
     )
 
 
+def test_a_stop_by_the_stated_rule_is_no_deviation(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    settings = yaml.safe_load(path.read_text("utf-8"))
+    settings |= {"disagreement_threshold": 0.325, "min_responses_for_threshold": 10}
+    path.write_text(yaml.safe_dump(settings), "utf-8")
+    plan = tmp_path / "plan.md"
+    run_command("plan", str(path), "--model", "synthetic", "--out", str(plan))
+    rule = read_fields(plan.read_text("utf-8"))["Stopping rule"]
+    assert "if one option has 32.5 % or more of at least 10 valid votes" in rule
+    assert "No interim result" not in rule
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    status = run.tables["participants"]["status"].value_counts(sort=True)
+    assert dict(status.iter_rows())["skipped"] > 0
+    assert build_trust_section(RunFolder(run.path), run.study).deviations == ()
+
+
+def test_only_declared_rules_are_stated(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import folkmoot as fm\n\n\nclass Config(fm.StudyConfig):\n    'Keys.'\n\n\n"
+        "async def protocol(session):\n    pass\n\n\n"
+        "STUDY = fm.Study('own', 'Own', Config, protocol)\n",
+        "utf-8",
+    )
+    (tmp_path / "own.yaml").write_text("study: ./own.py\n", "utf-8")
+    plan = tmp_path / "plan.md"
+    options = ("--model", "synthetic", "--trust", "--out", str(plan))
+    run_command("plan", str(tmp_path / "own.yaml"), *options)
+    rule = read_fields(plan.read_text("utf-8"))["Stopping rule"]
+    assert "does not state whether answers can end it early" in rule
+    assert "No interim result" not in rule
+
+
 def test_deviations_show_both_versions_in_full(tmp_path: Path) -> None:
     path = write_small_study(tmp_path)
     words = " ".join(f"word{n}" for n in range(60))

@@ -287,12 +287,22 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
         ),
         TemplateField(
             "Stopping rule",
-            (
-                "The run ends when all units have finished. No interim result stops it.",
-                pause,
-            ),
+            (*_describe_end(study_file), pause),
         ),
     )
+
+
+def _describe_end(study_file: StudyFile) -> tuple[str, ...]:
+    state_rule = study_file.study.stopping_rule
+    if state_rule is None:
+        # A protocol is code, so only the author of the study type knows.
+        return (
+            "The run ends when the protocol of the study ends. The study type does not state "
+            "whether answers can end it early.",
+            BLANK,
+        )
+    rule = state_rule(study_file.config) or "No interim result stops it."
+    return (f"The run ends when all units have finished. {rule}",)
 
 
 def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:

@@ -80,6 +80,9 @@ class ExpectedRows:
     unit: str = "participant"
     # A column and its value that mark a row as finished. Empty if there is no such column.
     done: tuple[str, str] = ("", "")
+    # A column, and the beginning of its text in rows that the stopping rule of the study ended.
+    # Such a row follows the plan. Empty if no row is ended by a rule.
+    stopped: tuple[str, str] = ("", "")
     # The column that divides the run into parts, such as sets. A report of an unfinished run covers
     # its complete parts only ("2 of 6 sets"). A part is complete when all its planned rows are
     # recorded, so they must be recorded when the part ends.
@@ -160,6 +163,10 @@ class Study(Generic[ConfigT]):
     # Returns the comparisons of a study with these settings, stated without data. At most three of
     # them may be primary, for the main question of the study.
     claims: Callable[[ConfigT], Sequence[Claim]] = lambda _config: ()
+    # Returns the sentence with the rule by which answers end a run with these settings early, or an
+    # empty string if none does. None if the study type does not say. It is printed in the
+    # preregistration.
+    stopping_rule: Callable[[ConfigT], str] | None = None
     # Returns the conditions of a run with these settings, and their names for readers: the column
     # that holds the conditions → condition → name. A measure that only some conditions record is a
     # key as well (`table.column`). A hypothesis about any other condition is rejected before a run.

@@ -203,7 +203,8 @@ def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
     columns = table.collect_schema().names()
     known = [column for column in planned.key if column in columns]
     # Only planned columns are read. A table may hold long texts of many thousand participants.
-    wanted = {*planned.key, planned.done[0], *(column for row in planned.rows for column in row)}
+    wanted = {*planned.key, planned.done[0], planned.stopped[0]}
+    wanted.update(column for row in planned.rows for column in row)
     recorded_rows = {
         _row_key(row, known): row
         for row in RowStream(table.select(column for column in columns if column in wanted))
@@ -229,10 +230,19 @@ def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
             for key, row in recorded_rows.items()
             if key in planned_rows and str(row[column]) != done
         ]
+        # The plan states the stopping rule, so rows that it ended follow the plan.
+        reason, beginning = planned.stopped
+        stopped = {
+            key
+            for key in unfinished
+            if beginning and str(recorded_rows[key].get(reason)).startswith(beginning)
+        }
+        unfinished = [key for key in unfinished if key not in stopped]
         if unfinished:
-            ended = len(planned_rows) - len(absent) - len(unfinished)
+            ended = len(planned_rows) - len(absent) - len(unfinished) - len(stopped)
             found.append(
                 f"{len(planned_rows)} were planned and {ended} finished; "
+                f"{f'the stopping rule ended {len(stopped)}; ' if stopped else ''}"
                 f"{format_count(len(unfinished), unit)} "
                 f"did not: {join_first(unfinished)}."
             )

@@ -17,13 +17,14 @@ from folkmoot.measures.reply_checks import speaker_of
 from folkmoot.studies.cross_pollination.config import (
     CrossPollinationConfig,
     declare_claims,
+    describe_stopping_rule,
     name_conditions,
 )
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.files import derived_files
 from folkmoot.studies.cross_pollination.findings import compute_findings
 from folkmoot.studies.cross_pollination.findings.votes import strict_tables
-from folkmoot.studies.cross_pollination.participants import available_seats
+from folkmoot.studies.cross_pollination.participants import TERMINATED_EARLY, available_seats
 from folkmoot.studies.cross_pollination.preparation import (
     design_size,
     dry_run_config,
@@ -48,8 +49,16 @@ def _expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
         for participant_id, condition in assignment.items()
     )
     key = ("participant_id",)
-    done = ("status", "complete")
-    return [ExpectedRows("participants", key, rows, done=done, part="participant_id")]
+    return [
+        ExpectedRows(
+            "participants",
+            key,
+            rows,
+            done=("status", "complete"),
+            stopped=("error_message", TERMINATED_EARLY),
+            part="participant_id",
+        )
+    ]
 
 
 STUDY = Study(
@@ -67,6 +76,7 @@ STUDY = Study(
     size=design_size,
     seats=available_seats,
     claims=declare_claims,
+    stopping_rule=describe_stopping_rule,
     conditions=name_conditions,
     findings=compute_findings,
     derived=derived_files,

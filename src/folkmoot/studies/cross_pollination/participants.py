@@ -36,6 +36,8 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 # Placeholder of the system prompt until the first vote renders it.
 EMPTY_VALUE = StoredValue("")
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
+# How the reason of participants begins whom the end of the study skipped.
+TERMINATED_EARLY = "terminated early: "
 
 
 class VoteRecord(Protocol):

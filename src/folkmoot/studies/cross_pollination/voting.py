@@ -42,6 +42,7 @@ from folkmoot.studies.cross_pollination.config import (
 from folkmoot.studies.cross_pollination.interviews import SATISFIED
 from folkmoot.studies.cross_pollination.participants import (
     COMPLETE,
+    TERMINATED_EARLY,
     Participant,
     State,
     quote_options,
@@ -374,7 +375,7 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
         for participant in state.active_participants
         if participant.condition != SIMPLE_VOTING
     ]
-    skipped = [participant.with_skip(f"terminated early: {reason}") for participant in remaining]
+    skipped = [participant.with_skip(TERMINATED_EARLY + reason) for participant in remaining]
     return replace(state.with_updates(skipped), termination_reason=reason)
 
 

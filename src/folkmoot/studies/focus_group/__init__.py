@@ -51,6 +51,7 @@ STUDY = Study(
     image_locations=list_images,
     seats=available_seats,
     claims=declare_claims,
+    stopping_rule=lambda _config: "",
     conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_positions,

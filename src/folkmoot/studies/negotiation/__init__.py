@@ -61,6 +61,7 @@ STUDY = Study(
     size=design_size,
     seats=available_seats,
     claims=declare_claims,
+    stopping_rule=lambda _config: "",
     conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_statements,

@@ -27,6 +27,7 @@ STUDY = Study(
     prompts=Path(__file__).parent / "prompts",
     check_config=check_config,
     with_limit=limit_answers,
+    stopping_rule=lambda _config: "",
     findings=findings,
     tables=(ReplayRow,),
 )

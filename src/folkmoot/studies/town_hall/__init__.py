@@ -73,6 +73,7 @@ STUDY: Study[TownHallConfig] = Study(
     size=design_size,
     seats=available_seats,
     claims=declare_claims,
+    stopping_rule=lambda _config: "",
     conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_satisfaction,

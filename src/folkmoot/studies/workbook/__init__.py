@@ -57,6 +57,7 @@ STUDY = Study(
     image_locations=cells_with_images,
     preview=preview_prompts,
     claims=declare_claims,
+    stopping_rule=lambda _config: "",
     conditions=name_conditions,
     findings=compute_findings,
     named_answers=name_answers,
