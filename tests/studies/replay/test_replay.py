@@ -74,6 +74,23 @@ def read_rows_by_key(findings: folkmoot.Run, key: str) -> list[dict[str, object]
     return [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
 
 
+def test_effects_are_compared_with_the_first_condition_of_the_table_despite_missing_answers(
+    tmp_path: Path,
+) -> None:
+    effects = []
+    for name, known in (("all", True), ("first_missing", False)):
+        table = write_table(
+            tmp_path / f"{name}.csv",
+            after=lambda number, known=known: "50" if number or known else "",
+        )
+        study = write_study(tmp_path / name, table)
+        provider = ScriptedProvider(reply_with_shift)
+        run = folkmoot.run(study, out=tmp_path / f"run_{name}", provider=provider, trust=True)
+        effects.append([row["effect"] for row in read_rows_by_key(run, "causal_fidelity")])
+        assert [row["arm"] for row in read_rows_by_key(run, "replay")] == ["read", "control"]
+    assert effects == [["change in read", "change in control", "control − read"]] * 2
+
+
 def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
     study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
     model = ScriptedProvider(reply_with_shift, keep_requests=True)

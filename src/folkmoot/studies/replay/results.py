@@ -40,6 +40,10 @@ def findings(run: RunFolder) -> list[Finding]:
     # If nothing can be compared, a single finding says so.
     table = run.read_table(ReplayRow.table)
     scale = (float(run.config["scale"][0]), float(run.config["scale"][1]))
+    # Rows with missing answers count for the order of the conditions. Otherwise a missing answer in
+    # the first row would turn every effect around, because effects are compared with the first one.
+    arms = table["arm"].unique(maintain_order=True).to_list()
+    table = table.sort(pl.col("arm").replace_strict(arms, range(len(arms))), maintain_order=True)
     answered = table.drop_nulls(["before", "after"])
     both = answered.drop_nulls("people_after")
     if both.is_empty():
