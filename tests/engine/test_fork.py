@@ -24,6 +24,7 @@ from folkmoot.errors import DriftError, ForeignJournalError, InputError, Storage
 from folkmoot.models.request import Completion, ModelRequest, Provider
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.comparison.forks import compare_talks
 from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.contract.small import people_of, small_study
@@ -111,9 +112,16 @@ def test_the_calls_of_a_fork_are_told_apart_from_those_that_it_copied(
     fork_entry = RunFolder(out).manifest["fork"]
     asked, taken_over = fork_entry["asked"], fork_entry["taken_over"]
     output = " ".join(result.output.split())
-    assert f" {asked} calls · " in output and f"{asked} new calls, {taken_over} copied" in output
+    # The changed reply costs no call, but is not that of the run.
+    copied_count = taken_over - 1
+    assert f" {asked} calls · " in output
+    assert f"{asked} new calls, {copied_count} copied" in output
+    change = fork_change(RunFolder(out))
+    assert change is not None
+    difference = compare_talks(RunFolder(base), RunFolder(out), change)
+    assert f"{copied_count} are those of {base.name}" in difference.says
     assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
-    copied = f"{taken_over} of these calls were copied from another run at no cost."
+    copied = f"{copied_count} of these calls were copied from another run at no cost."
     assert copied in (out / "report.html").read_text("utf-8")
 
 

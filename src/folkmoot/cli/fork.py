@@ -56,10 +56,11 @@ def fork_command(
     print_results(find_study_of_run(forked_run), forked_run, output_console())
     change, fork_facts = fork_change(forked_run), forked_run.manifest["fork"]
     assert change is not None
+    copied = change.count_copied(fork_facts["taken_over"])
     output_console().print(
         f"\n[bold]Fork of {escape(remove_control_characters(change.run_id))}[/] at "
         f"{escape(remove_control_characters(change.address))}: "
-        f"{format_count(fork_facts['asked'], 'new call')}, {fork_facts['taken_over']:,} copied "
+        f"{format_count(fork_facts['asked'], 'new call')}, {copied:,} copied "
         "from it\nCompare the conversations   folkmoot compare "
         f"{escape(os.path.normpath(forked_run.path / change.run))} "
         f"{escape(str(forked_run.path))}",

@@ -64,6 +64,14 @@ class ReplyChange:
         """True if the researcher wrote or dropped the changed reply, so that no model is asked."""
         return self.dropped or self.reply is not None
 
+    def count_copied(self, taken_over: int) -> int:
+        """Return how many replies of the fork are those of the earlier run.
+
+        `taken_over`: the number of entries without a call. It includes the reply that the
+        researcher gave in place of one of the run.
+        """
+        return taken_over - self.is_given
+
     def gives(self, address: str) -> bool:
         """Return whether the researcher wrote or dropped the reply at this address."""
         return self.is_given and address == self.address

@@ -62,7 +62,7 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
         before = _replies(base, base_journal, addresses)
         after = _replies(fork, fork_journal, addresses)
         asked_count = len(fork_journal.calls(taken_over=False))
-        taken_over_count = len(fork_journal.calls(taken_over=True))
+        copied_count = change.count_copied(len(fork_journal.calls(taken_over=True)))
     changed_ids = _changed_utterances(base, fork, change.address)
     prompts_before, prompts_after = (_prompts_with(run, changed_ids) for run in (base, fork))
     rows: list[Row] = []
@@ -97,7 +97,7 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
         "Where the conversations differ",
         f"{_tell_change(change, before, after)} {format_count(asked_count, 'call')} followed from "
         "it and "
-        f"{'was' if asked_count == 1 else 'were'} asked; {taken_over_count:,} are those of "
+        f"{'was' if asked_count == 1 else 'were'} asked; {copied_count:,} are those of "
         f"{base.id}. {prompts_text}.",
         ResultTable.from_records(
             rows[:MAX_ROWS],

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.controls.effects import ANSWER_KEYS, from_session_run_again
@@ -264,7 +265,9 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
         )
     )
     yield f"The run took {calls} ({tokens_in}, {tokens_out}) {money}."
-    if copied := manifest.get("fork", {}).get("taken_over"):
+    change = fork_change(run)
+    taken_over = manifest.get("fork", {}).get("taken_over", 0)
+    if copied := change.count_copied(taken_over) if change is not None else 0:
         yield f"{copied:,} of these calls were copied from another run at no cost."
     yield later_spending(run)
     # While a process writes the run, its answers have not been counted.
