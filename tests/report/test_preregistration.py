@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import re
 import shlex
@@ -21,6 +23,7 @@ from folkmoot.errors import RunPausedError
 from folkmoot.report.document.trust import build_trust_section
 from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from tests.contract.small import small_study
 
 TEMPLATE_FIELDS = {
@@ -38,7 +41,10 @@ TEMPLATE_FIELDS = {
         *("Statistical models", "Transformations", "Inference criteria", "Data exclusion"),
         *("Missing data", "Exploratory analysis"),
     ],
-    "Other": ["Digest of the sealed plan", "Digests of the prompts", "Sealed settings"],
+    "Other": [
+        *("Digest of the sealed plan", "Digests of the prompts", "Digests of the files"),
+        "Sealed settings",
+    ],
 }
 STUDIES = sorted(registered_studies())
 HYPOTHESES = """
@@ -175,6 +181,30 @@ def test_a_preregistration_is_not_overwritten_and_is_marked_if_late(
     )
 
 
+def test_files_that_the_digest_does_not_cover_are_listed_with_their_hashes(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    codebooks = tmp_path / "books"
+    codebooks.mkdir()
+    shipped = Path(inspect.getfile(CrossPollinationConfig)).parent / "codebooks"
+    book = Path(shutil.copy(shipped / "restated.yaml", codebooks))
+    settings = yaml.safe_load(path.read_text("utf-8"))
+    # Texts that are no names of files must not stop the plan.
+    settings |= {"pilot_name": "~nobody at all", "coding": {"codebooks": "books"}}
+    settings["topic"]["description"] = "What shall we do? " * 100
+    path.write_text(yaml.safe_dump(settings), "utf-8")
+    texts = []
+    for number in range(2):
+        plan = tmp_path / f"plan{number}.md"
+        run_command("plan", str(path), "--model", "synthetic", "--out", str(plan))
+        texts.append(read_fields(plan.read_text("utf-8")))
+        digest = hashlib.sha256(book.read_bytes()).hexdigest()
+        assert f"| books/restated.yaml | {digest} |" in texts[-1]["Digests of the files"]
+        assert "does not cover the content of these files" in texts[-1]["Digests of the files"]
+        book.write_text(book.read_text("utf-8") + "\n", "utf-8")
+    name = "Digest of the sealed plan"
+    assert texts[0][name] == texts[1][name]
+
+
 def test_a_stop_by_the_stated_rule_is_no_deviation(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
     settings = yaml.safe_load(path.read_text("utf-8"))
@@ -202,7 +232,9 @@ def test_only_declared_rules_are_stated(tmp_path: Path) -> None:
     plan = tmp_path / "plan.md"
     options = ("--model", "synthetic", "--trust", "--out", str(plan))
     run_command("plan", str(tmp_path / "own.yaml"), *options)
-    rule = read_fields(plan.read_text("utf-8"))["Stopping rule"]
+    fields = read_fields(plan.read_text("utf-8"))
+    assert "| ./own.py |" in fields["Digests of the files"]
+    rule = fields["Stopping rule"]
     assert "does not state whether answers can end it early" in rule
     assert "No interim result" not in rule
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.storage.findings import ResultTable, TableCell, column_heading, format_cell
+from folkmoot.storage.manifest import file_sha256
 from folkmoot.storage.rows import column_meanings
 from folkmoot.storage.run_folder import PLAN, RunFolder, first_versions
 from folkmoot.storage.tables import ENGINE_COLUMNS
@@ -44,6 +45,13 @@ from folkmoot.storage.tables import ENGINE_COLUMNS
 BLANK = "To be filled in by the authors."
 NO_GRID = ResultTable((), ())
 FAMILIES = ("primary", "secondary", "exploratory")
+# Files of these types in a folder that a setting names: codebooks, prompts and profiles.
+FOLDER_SUFFIXES = (".yaml", ".yml", ".md")
+UNCOVERED = (
+    "The digest of the sealed plan does not cover the content of these files, which settings name. "
+    "Modules that a Python file imports are not listed. To show that a run used these files, "
+    "compare their hashes."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +115,7 @@ def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregi
             TemplateSection("Sampling plan", _sampling_fields(study_file, sealed)),
             TemplateSection("Variables", _variable_fields(study_file, claims)),
             TemplateSection("Analysis plan", _analysis_fields(study_file, claims)),
-            TemplateSection("Other", _other_fields(plan.data)),
+            TemplateSection("Other", _other_fields(plan.data, study_file)),
         ),
     )
 
@@ -475,7 +483,35 @@ def _rows_that_count(claim: Claim) -> str:
     return f"{claim.label}: {'; '.join(filters)}"
 
 
-def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
+def _named_files(study_file: StudyFile) -> list[tuple[str, Path]]:
+    # (name as the study file states it, path) of all files and files of folders that settings name,
+    # such as a table of personas, a folder of codebooks, or the Python file of the study.
+    files: dict[str, Path] = {}
+    for name in _iterate_texts(study_file.config.model_dump(mode="json")):
+        try:
+            path = study_file.study_folder / Path(name).expanduser()
+            if path.is_file():
+                files[name] = path
+            elif path.is_dir():
+                inside = (found for found in path.iterdir() if found.suffix in FOLDER_SUFFIXES)
+                files |= {f"{name.rstrip('/')}/{found.name}": found for found in sorted(inside)}
+        # A text that is no name: it is too long, or begins with "~" and no user.
+        except (OSError, ValueError, RuntimeError):
+            continue
+    return sorted(files.items())
+
+
+def _iterate_texts(settings: object) -> Iterator[str]:
+    if isinstance(settings, Mapping):
+        settings = [*settings.values()]
+    if isinstance(settings, list):
+        for setting in settings:
+            yield from _iterate_texts(setting)
+    elif isinstance(settings, str) and settings.strip(" ."):
+        yield settings
+
+
+def _other_fields(plan: Mapping[str, Any], study_file: StudyFile) -> tuple[TemplateField, ...]:
     sealed = plan["sealed"]
     design = sealed[DESIGN]["data"]
     parts: list[dict[str, TableCell]] = [
@@ -483,6 +519,9 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
     ]
     prompts: list[dict[str, TableCell]] = [
         {"prompt": name, "sha_256": value} for name, value in sorted(design["prompts"].items())
+    ]
+    files: list[dict[str, TableCell]] = [
+        {"file": name, "sha_256": file_sha256(path)} for name, path in _named_files(study_file)
     ]
     return (
         TemplateField(
@@ -495,6 +534,11 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
             grid=ResultTable.from_records(parts),
         ),
         TemplateField("Digests of the prompts", (), grid=ResultTable.from_records(prompts)),
+        TemplateField(
+            "Digests of the files",
+            (UNCOVERED if files else "The settings name no files.",),
+            grid=ResultTable.from_records(files),
+        ),
         TemplateField(
             "Sealed settings",
             (),
@@ -521,7 +565,9 @@ def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
     confirmatory = of_family(claims, "primary", "secondary")
     return (
         f"Digest of the sealed plan: {digest_registration(run.plan)}. `folkmoot plan` prints the "
-        "same digest for the study file and options with which the run started.",
+        "same digest for the study file and options with which the run started. It does not cover "
+        "the content of files that settings name, such as codebooks, tables of people and the "
+        "Python file of a study. `folkmoot plan` lists hashes of these files.",
         *describe_families(claims),
         "All results that are not in this table are exploratory."
         if confirmatory
