@@ -163,6 +163,7 @@ def test_children_do_not_vote() -> None:
     outcome = apply_rule("parent_vote_lower_misery", make_tally(scores, roles), binding="parent")
     assert outcome.selected_option == "x"
     assert outcome.details["votes"] == {"p1": "x", "p2": "x"}
+    assert outcome.steps == ("2 of 2 parents vote for x.",)
 
 
 def test_a_tied_parents_vote_goes_to_the_lower_misery() -> None:
@@ -170,6 +171,8 @@ def test_a_tied_parents_vote_goes_to_the_lower_misery() -> None:
     scores = {"p1": {"x": 4, "y": 0}, "p2": {"x": 0, "y": 2}, "c1": {"x": -2, "y": 0}}
     outcome = apply_rule("parent_vote_lower_misery", make_tally(scores, roles), binding="parent")
     assert outcome.selected_option == "y"
+    # The count alone would be as true of the other option.
+    assert "the family rejects it least strongly" in " ".join(outcome.steps)
 
 
 def test_a_parents_vote_that_stays_tied_goes_by_the_alphabet_not_by_score() -> None:

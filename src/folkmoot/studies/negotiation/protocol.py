@@ -486,7 +486,11 @@ async def _hear_responses(
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:
     if votes:
-        return "Collect one ballot from each member, then apply the operator deterministically"
+        # Under some strategies only the members of one role vote.
+        strategy = decision.strategy
+        parents_vote = strategy is not None and strategy.operator == "parent_vote_lower_misery"
+        voter = "parent" if parents_vote else "member"
+        return f"Collect one ballot from each {voter}, then apply the operator deterministically"
     if decision.subgrouping_required:
         return "Plan a shared backbone, the two branches and the point where they meet again"
     if decision.subgrouping_optional:

@@ -158,7 +158,9 @@ class RoundRow(OfDiscussion, table="rounds"):
     )
     questions_received: int = column("public questions to the resident")
     speaking_volume: int | None = column("new points and references that the resident made")
-    responders: str = column("ids of the residents who reacted, joined by |")
+    responders: str = column(
+        "ids of the residents who reacted, also by a reference of unknown type, joined by |"
+    )
     stance_after: str | None = column("stance in REFLECT after the round")
     stance_after_missing: str | None = column(
         "reason why REFLECT has no stance, as in stance_missing"

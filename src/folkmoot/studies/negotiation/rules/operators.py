@@ -339,6 +339,8 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
             f"{vote_count} of {len(parents)} parents vote{'s' * (vote_count == 1)} for "
             f"{pick.option}."
         )
+        if pick.settled == "rule" and list(vote_counts.values()).count(vote_count) > 1:
+            step += " Among the options with as many votes, the family rejects it least strongly."
     else:
         pick = pick_best(
             tally,
