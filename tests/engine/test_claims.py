@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.stats import ttest_1samp
 
+from folkmoot.engine.settings import claims as claims_of_run
 from folkmoot.engine.settings.claims import (
     as_declared,
     evaluate_claims,
@@ -120,6 +121,88 @@ def test_rows_of_one_subject_are_averaged_and_a_threshold_makes_a_share(tmp_path
     assert len(sides[1].values) == len(sides[2].values) == 8
     reaching = replace(claim, kind="share", at_least=10.0)
     assert evaluate_claims(run, [reaching])[0].estimate.value == 1.0
+
+
+def write_rounds(folder: Path, missing: str = "") -> RunFolder:
+    """Write two rounds of 24 participants. Both conditions give about 1, then about 10.
+
+    - `missing`: the round that every second participant of b leaves out, for example "first".
+    """
+    rows = [
+        {
+            "participant_id": f"{arm}{i}",
+            "treatment": arm,
+            "task": task,
+            "give": None if arm == "b" and i % 2 and task == missing else level + i % 3 - 1,
+        }
+        for arm in "ab"
+        for i in range(12)
+        for task, level in (("first", 1), ("second", 10))
+    ]
+    return write_run_with_table(folder, rows, "games")
+
+
+ROUNDS_CLAIM = Claim(
+    "games.give", ("b", "a"), "mean", subject=("participant_id",), repeated=("task",)
+)
+
+
+def test_missing_rounds_make_no_effect_of_a_treatment(tmp_path: Path) -> None:
+    (result,) = evaluate_claims(write_rounds(tmp_path / "run", "first"), [ROUNDS_CLAIM])
+    assert result.estimate.value == pytest.approx(0, abs=0.2) and result.verdict != "supported"
+    assert result.means == pytest.approx((5.5, 5.5), abs=0.1)
+    # Every participant of b has one value or two.
+    assert (result.counts, result.lost, result.missing_rounds) == ((12, 12), (0, 0), (6, 0))
+    finding = claims_of_run.tested_finding([result])
+    assert finding is not None and finding.grid.columns[-4:-2] == (
+        "missing_rounds_first",
+        "missing_rounds_second",
+    )
+    assert "Missing rounds" in finding.grid.caption
+
+
+def test_complete_rounds_are_averaged_for_each_participant(tmp_path: Path) -> None:
+    run = write_rounds(tmp_path / "run")
+    averaged, plain = evaluate_claims(run, [ROUNDS_CLAIM, replace(ROUNDS_CLAIM, repeated=())])
+    assert (averaged.estimate, averaged.means) == (plain.estimate, plain.means)
+    finding = claims_of_run.tested_finding([averaged])
+    assert finding is not None and "missing_rounds_first" not in finding.grid.columns
+    assert "Missing rounds" not in finding.grid.caption
+
+
+def test_round_that_one_condition_lacks_is_left_out_of_both(tmp_path: Path) -> None:
+    rows = [
+        {
+            "participant_id": f"{arm}{i}",
+            "treatment": arm,
+            "task": task,
+            "give": None if (arm, task) == ("b", "late") else level + i % 3,
+        }
+        for arm in "ab"
+        for i in range(8)
+        for task, level in (("early", 1), ("late", 100))
+    ]
+    run = write_run_with_table(tmp_path / "run", rows, "games")
+    (result,) = evaluate_claims(run, [ROUNDS_CLAIM])
+    assert result.estimate.value == pytest.approx(0)
+    early_in_a = [row | {"give": None} for row in rows if row["treatment"] == "a"][::2]
+    rest = [row for row in rows if row["treatment"] == "b" or row["task"] == "late"]
+    run = write_run_with_table(tmp_path / "apart", [*early_in_a, *rest], "games")
+    (result,) = evaluate_claims(run, [ROUNDS_CLAIM])
+    assert "no round has values in both b and a" in result.why
+
+
+def test_answer_that_does_not_count_excludes_its_participant(tmp_path: Path) -> None:
+    rows = [
+        {"participant_id": f"{arm}{i}", "treatment": arm, "give": i, "status": status}
+        for arm in "ab"
+        for i in range(8)
+        for status in ("invalid" if arm == "b" and i < 2 else "valid",)
+    ]
+    run = write_run_with_table(tmp_path / "run", rows, "games")
+    claim = Claim("games.give", ("b", "a"), "mean", where=(("status", ("valid", None)),))
+    (result,) = evaluate_claims(run, [claim])
+    assert (result.counts, result.lost) == ((6, 8), (2, 0))
 
 
 def test_status_without_endings_excludes_no_participant(tmp_path: Path) -> None:

@@ -14,8 +14,11 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.hints import capitalise
+from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.clustered import EQUAL_UNITS
 from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.comparison.measured_claims import read_measure
+from folkmoot.report.comparison.samples import load_samples
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
@@ -251,3 +254,27 @@ def test_a_run_compared_with_itself_has_no_differences(
     for row in claim_rows:
         assert (row["difference"], row["unit"], row["paired"]) == (0.0, study_case.unit, True)
         assert row["verdict"] != "supported"
+
+
+def test_empty_cells_of_rounds_do_not_move_the_means_of_human_conditions(tmp_path: Path) -> None:
+    rows = [
+        f"{arm}{i},{arm},{'' if arm == 'b' and i % 2 else 1 + i % 3},{10 + i % 3}"
+        for arm in "ab"
+        for i in range(12)
+    ]
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(["participant_id,condition,give_1,give_2", *rows]) + "\n")
+    measure = Claim(
+        "responses.number",
+        ("", ""),
+        "mean",
+        by="treatment",
+        where=(("var_name", ("give_1", "give_2")),),
+        subject=("experiment_id", "session", "participant_id"),
+        repeated=("experiment_id", "var_name"),
+    )
+    (sample,) = load_samples([path])
+    measured = read_measure(sample, measure)
+    assert measured is not None
+    means = {arm: measured.arms[arm]["value"].mean() for arm in "ab"}
+    assert means["a"] == pytest.approx(6.5) and means["b"] == pytest.approx(6.5, abs=0.3)

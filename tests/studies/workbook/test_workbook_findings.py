@@ -110,6 +110,41 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
     assert points["calm", 1] - points["NONE", 1] == pytest.approx(4, abs=0.5)
 
 
+def test_missing_rounds_do_not_move_the_means_of_treatments(tmp_path: Path) -> None:
+    def answer(request: Any, address: str) -> str:
+        found = re.search(r"/g(\d)/p(\d+)/", address)
+        if found is None:
+            return make_script()(request, address)
+        calm = "The market is calm" in request.messages[0].content
+        number, person = int(found[1]), int(found[2])
+        is_missing = calm and number == 1 and person % 2
+        return "declined" if is_missing else str(4 * (number - 1) + person % 3 % 2)
+
+    path = save_workbook(make_workbook_with_rounds(), tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
+    rounds = index_findings(run)["rounds_give"].grid
+    by_treatment_rows = index_findings(run)["treatment_give"].grid
+    means: dict[object, list[float]] = {}
+    for row in rounds.rows:
+        means.setdefault(row[0], []).append(float(str(row[2])))
+    for row in by_treatment_rows.rows:
+        cells = dict(zip(by_treatment_rows.columns, row, strict=True))
+        # The mean of a treatment is about that of its rounds.
+        expected = sum(means[cells["treatment"]]) / 3
+        assert cells["mean"] == pytest.approx(expected, abs=0.1), cells
+    assert abs(sum(means["calm"]) - sum(means["NONE"])) / 3 < 0.5
+    at = by_treatment_rows.columns.index("minus_first")
+    (difference,) = (float(str(row[at])) for row in by_treatment_rows.rows if row[at] is not None)
+    assert abs(difference) < 0.5
+    tested = index_findings(run)["claims_tested"].grid
+    at = tested.columns.index("missing_rounds_second")
+    declined = run.table("responses").filter(missing="declined").height
+    (counts,) = (row[at - 1 : at + 1] for row in tested.rows if str(row[0]).startswith("Give"))
+    assert declined > 5 and sorted(map(int, counts)) == [0, declined]
+    methods = write_report(run.folder).read_text("utf-8")
+    assert f"none excluded, {declined} values of single rounds missing" in methods
+
+
 def test_the_course_of_a_treatment_with_values_in_one_round_is_told_once() -> None:
     measure = Measure("give", ((1, "give_1"), (2, "give_2")), computed=False)
     cells = [

@@ -48,6 +48,12 @@ WITHIN_SUBJECTS = (
     "A claim within subjects excludes a subject without one of the two measures from both "
     "conditions. "
 )
+# Part of the same caption.
+MISSING_ROUNDS = (
+    "Missing rounds: unknown values of subjects that count. A subject's mean is moved by the mean "
+    "level of all rounds of its condition minus that of the rounds with a value. A round that one "
+    "condition lacks is left out of both. "
+)
 # Values of a column `status` that says how the units of the rows ended. A column of this name with
 # other values means something else.
 ENDINGS = (COMPLETE, "failed", "skipped", "pending")
@@ -128,6 +134,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
     }
     size_text = ", ".join(f"{n} {family}" for family, n in family_sizes.items() if n)
     tests = sum(result.is_tested for result in ordered)
+    has_missing_rounds = any(any(result.missing_rounds) for result in ordered)
     return Finding(
         CLAIMS_TESTED,
         "What was tested",
@@ -150,6 +157,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     "result": result.verdict_phrase if result.is_concluded else NO_CONCLUSION,
                     "excluded_first": result.lost[0],
                     "excluded_second": result.lost[1],
+                    **(_missing_round_cells(result) if has_missing_rounds else {}),
                     "least_if_missing": finite_or_none(result.bounds.low)
                     if result.bounds
                     else None,
@@ -162,6 +170,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
             "Excluded: subjects without a known measure"
             f"{', or not yet' * any(result.pending for result in ordered)}. "
             f"{WITHIN_SUBJECTS * any(r.claim.paired and any(r.lost) for r in ordered)}"
+            f"{MISSING_ROUNDS * has_missing_rounds}"
             f"{'Claims without data are not listed. ' * (len(ordered) < len(results))}"
             "Least and most if missing, for shares alone: the difference over all ways of filling "
             "them in, without sampling error (Horowitz and Manski 2000).",
@@ -174,6 +183,11 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         ),
         section="What was tested",
     )
+
+
+def _missing_round_cells(result: Result) -> dict[str, int]:
+    first, second = result.missing_rounds
+    return {"missing_rounds_first": first, "missing_rounds_second": second}
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
@@ -226,6 +240,7 @@ class ClaimReader:
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         # Never the whole table: its columns with texts of participants need much memory.
         asked_columns = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
+        asked_columns += claim.repeated
         asked_columns += (claim.unit_column,)
         asked_columns += tuple(measured_columns(claim))
         table = self._run.scan_table(name)
@@ -297,21 +312,21 @@ def read_rows(
       are the independent units.
     """
     # There is one row for each subject and arm. Its columns are those of the subject, `arm`,
-    # `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the
-    # table.
+    # `value` (null if unknown) and `unit`, with a subject also `missing_rounds`. The returned claim
+    # has the kind and the unit of the table.
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)
     by = claim.by or condition_column(table)
     if by is None or by not in table.columns:
         return f"the table of {claim.measure} has no {by or 'arms'}"
-    for name in (claim.unit_column, *claim.subject, *(name for name, _ in claim.where)):
+    where_columns = [name for name, _ in claim.where]
+    for name in (claim.unit_column, *claim.subject, *claim.repeated, *where_columns):
         if name and name not in table.columns:
             return f"the table of {claim.measure} has no {name}"
-    for name, values in claim.where:
-        table = table.filter(pl.col(name).is_in(list(values), nulls_equal=True))
     value = pl.col(column).cast(pl.Float64)
     if claim.at_least is not None:
         value = (value >= claim.at_least).cast(pl.Float64)
+    table, value = _apply_where(table, value, claim)
     completed = table
     if "status" in table.columns and table["status"].is_in(ENDINGS).any():
         # A unit that did not finish is lost, even if a value is recorded. Otherwise the value of an
@@ -331,16 +346,22 @@ def read_rows(
     # column with the conditions holds no unit, whatever its name is.
     units = units_of(table.drop(by), fewest_draws, claim.unit_column)
     rows = table.select(
-        *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
+        *dict.fromkeys((*claim.subject, *claim.repeated)),
+        arm=pl.col(by).cast(pl.String),
+        value=value,
+        unit=units.of,
     ).filter(pl.col("arm").is_in(claim.contrast))
     # A condition that reads no texts keeps its participants as units.
     is_draw = rows["unit"].str.starts_with("draw ")
     is_mixed = units.name == DRAWS and is_draw.any() and not is_draw.all()
     unit = DRAWS_OR_OWN if is_mixed else units.name
+    had_values = rows["value"].count() > 0
+    rows = _keep_common_rounds(rows, claim.repeated)
+    if had_values and not rows["value"].count():
+        return f"no round has values in both {' and '.join(claim.contrast)}"
     # Several rows of one subject in one arm are no independent observations.
     if claim.subject:
-        means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
-        rows = means.agg(pl.col("value").mean())
+        rows = average_rounds(rows, claim.subject, claim.repeated)
     is_share = claim.at_least is not None or table.schema[column] == pl.Boolean
     # A share lies between 0 and 1, so a margin of 5 was meant as 5 percentage points.
     if is_share and claim.margin >= 1:
@@ -351,6 +372,61 @@ def read_rows(
     )
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
+
+
+def _apply_where(table: pl.DataFrame, value: pl.Expr, claim: Claim) -> tuple[pl.DataFrame, pl.Expr]:
+    # The rows that count, and the value of each. A subject with an answer of another status was
+    # asked. So it is lost, and its row stays.
+    for name, levels in claim.where:
+        is_counted = pl.col(name).is_in(list(levels), nulls_equal=True)
+        if name == "status":
+            value = pl.when(is_counted).then(value)
+        else:
+            table = table.filter(is_counted)
+    return table, value
+
+
+def _keep_common_rounds(rows: pl.DataFrame, repeated: Sequence[str]) -> pl.DataFrame:
+    # A round that one arm lacks says nothing about a difference, so its values are removed. Rounds
+    # without any value are not counted as missing, so their rows are removed.
+    if not repeated:
+        return rows
+    known = pl.col("arm").filter(pl.col("value").is_not_null()).n_unique()
+    arms = rows.select(known).item()
+    if arms == 0:
+        return rows
+    rows = rows.with_columns(known_arms=known.over(repeated)).filter(pl.col("known_arms") > 0)
+    is_common = pl.col("known_arms") == arms
+    return rows.with_columns(pl.when(is_common).then(pl.col("value"))).drop("known_arms")
+
+
+def average_rounds(
+    rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Return the mean value of each subject in each arm, with the number of its missing rounds.
+
+    - `rows`: the columns of `subject` and `repeated`, `arm`, `unit`, and `value` (null if unknown).
+    - `subject`: the columns that identify a subject.
+    - `repeated`: the columns that identify a round. Empty: rows are averaged as they are.
+    """
+    # A subject's mean must not depend on which rounds it answered, because rounds differ in their
+    # levels. So the mean is moved by the mean level of all rounds of the arm minus that of the
+    # subject's rounds. The level of a round is the mean of its values in the arm. The mean of an
+    # arm is then near the mean of its rounds, also if the effect differs between rounds.
+    keys = ["arm", *subject, "unit"]
+    is_known = pl.col("value").is_not_null()
+    missing = pl.len() - is_known.sum()
+    subjects = rows.group_by(keys, maintain_order=True)
+    # Without a missing value there is nothing to move, and rounding must not change a figure.
+    if not repeated or not rows["value"].null_count():
+        return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
+    levels = rows.group_by("arm", *repeated).agg(level=pl.col("value").mean())
+    arm_levels = levels.group_by("arm").agg(arm_level=pl.col("level").mean())
+    rows = rows.join(levels, on=["arm", *repeated], nulls_equal=True, maintain_order="left")
+    rows = rows.join(arm_levels, on="arm", maintain_order="left")
+    moved = pl.col("value") - pl.col("level") + pl.col("arm_level")
+    subjects = rows.with_columns(moved).group_by(keys, maintain_order=True)
+    return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
@@ -385,10 +461,20 @@ def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, pending: Sequen
     ]:
         column = claim.measure.rpartition(".")[2]
         return f"{column} is unknown in {' and '.join(empty_arms)}"
+    missing_rounds = [
+        _count_missing_rounds(rows, claim.repeated) for rows in (first_rows, second_rows)
+    ]
     first, second = (
-        replace(side, pending=more) for side, more in zip((first, second), pending, strict=True)
+        replace(side, pending=more, missing_rounds=missing)
+        for side, more, missing in zip((first, second), pending, missing_rounds, strict=True)
     )
     return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved)), first, second
+
+
+def _count_missing_rounds(rows: pl.DataFrame, repeated: Sequence[str]) -> int:
+    # A subject without any value is lost, and is counted as such.
+    known = rows.filter(pl.col("value").is_not_null())
+    return int(known["missing_rounds"].sum()) if repeated else 0
 
 
 def side_of(rows: pl.DataFrame) -> Side:
@@ -443,9 +529,16 @@ def as_declared(
         other.measure.rpartition(".")[0]: other.unit_column for other in others if other.unit_column
     }
     unit_column = unit_columns.get(table or claim.measure.rpartition(".")[0], "")
+    # Plans of earlier versions do not name the rounds.
+    rounds = (
+        other.repeated
+        for other in others
+        if other.is_same_measure(claim) and other.subject == claim.subject
+    )
     named = replace(
         _name_as_declared(claim, others, names or {}),
         unit_column=claim.unit_column or unit_column,
+        repeated=claim.repeated or next(rounds, ()),
     )
     if kind is None:
         return named

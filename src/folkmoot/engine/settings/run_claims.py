@@ -49,7 +49,7 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
     # A plan of another version may hold fields that this version does not know. They are ignored.
     known = {field.name for field in fields(Claim)}
     own = {name: value for name, value in stated.items() if name in known}
-    for name in {"contrast", "subject", "names"} & own.keys():
+    for name in {"contrast", "subject", "repeated", "names"} & own.keys():
         own[name] = tuple(own[name])
     # Claims are hashable, so the lists of the JSON file become tuples again.
     own["where"] = tuple((name, tuple(values)) for name, values in own.get("where", ()))

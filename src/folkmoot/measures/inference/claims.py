@@ -104,6 +104,9 @@ class Claim:
     # The columns that identify the observed subject. Several rows of one subject in one condition
     # are averaged. Empty: each row is a subject.
     subject: tuple[str, ...] = ()
+    # The columns that tell apart several rows of a subject, such as the rounds of a game. The
+    # average of a subject then does not depend on which of them are missing.
+    repeated: tuple[str, ...] = ()
     # True if each subject is observed in both conditions and compared with itself.
     paired: bool = False
     # A number. The measure is then the share of values that reach this number.
@@ -133,6 +136,8 @@ class Claim:
             raise ValueError(f"{self.measure}: the conditions are no independent units")
         if self.paired and not self.subject:
             raise ValueError(f"{self.measure}: a paired claim names its subjects")
+        if self.repeated and not self.subject:
+            raise ValueError(f"{self.measure}: a claim with repeated rows names its subjects")
         if self.at_least is not None and self.kind != "share":
             raise ValueError(f"{self.measure}: how many reach a number is a share")
         if self.is_mean_of_shares and self.kind != "mean":
@@ -309,6 +314,8 @@ class Result:
     margin_p: float = math.nan
     # Number of subjects of both conditions that an unfinished run still asks.
     pending: int = 0
+    # Number of rounds without a value in both conditions, of subjects that count.
+    missing_rounds: tuple[int, int] = (0, 0)
 
     @property
     def p(self) -> float:
@@ -370,6 +377,7 @@ class Result:
             joint=joint and JointInterval(-joint[1], -joint[0], joint[3], joint[2]),
             counts=self.counts[::-1],
             lost=self.lost[::-1],
+            missing_rounds=self.missing_rounds[::-1],
             means=self.means[::-1],
         )
 
@@ -593,6 +601,7 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         means=means,
         is_between_units=set(first.units).isdisjoint(second.units),
         pending=first.pending + second.pending,
+        missing_rounds=(first.missing_rounds, second.missing_rounds),
     )
 
 

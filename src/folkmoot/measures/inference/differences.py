@@ -45,6 +45,8 @@ class Side:
     subjects: tuple[Hashable, ...] = ()
     # The number of subjects that an unfinished run still asks.
     pending: int = 0
+    # The number of rounds without a value, of subjects with a value in other rounds.
+    missing_rounds: int = 0
 
     @classmethod
     def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from folkmoot.engine.settings.claims import column_kinds, find_table, read_rows
+from folkmoot.engine.settings.claims import average_rounds, column_kinds, find_table, read_rows
 from folkmoot.kit.findings import condition_name
 from folkmoot.measures.inference.claims import ACROSS, Claim
 from folkmoot.measures.inference.differences import Side
@@ -157,13 +157,25 @@ def _of_people(
         numeric_columns = [column for column in value_columns if table.schema[column].is_numeric()]
         if not numeric_columns:
             return None
-        table = table.with_columns(pl.mean_horizontal(numeric_columns).alias(column))
+        by = measure.by if measure.by in table.columns else condition_column(table)
+        table = table.with_columns(_mean_of_columns(table, numeric_columns, by).alias(column))
     kind = table.schema[column]
     if not (kind.is_numeric() or kind == pl.Boolean):
         return None
     where = tuple((name, values) for name, values in measure.where if name in columns)
     unit_column = measure.unit_column if measure.unit_column in columns else ""
-    return table, column, replace(measure, where=where, unit_column=unit_column)
+    repeated = measure.repeated if columns.issuperset(measure.repeated) else ()
+    own = replace(measure, where=where, unit_column=unit_column, repeated=repeated)
+    return table, column, own
+
+
+def _mean_of_columns(table: pl.DataFrame, columns: Sequence[str], by: str | None) -> pl.Series:
+    # As in a run, a mean does not depend on which of the columns are empty.
+    arm = pl.col(by) if by else pl.lit(EVERYBODY)
+    rows = table.select(pl.int_range(pl.len()).alias("row"), arm.alias("arm"), *columns)
+    values = rows.unpivot(columns, index=["row", "arm"], variable_name="round")
+    means = average_rounds(values.with_columns(unit="row"), ("row",), ("round",))
+    return means.sort("row")["value"]
 
 
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:

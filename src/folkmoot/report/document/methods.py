@@ -198,6 +198,8 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
             # The same subjects are excluded from both conditions, so they are counted once.
             lost, why = lost // 2, "one of the two measures is unknown"
         excluded = f"{lost:,} excluded because {why}" if lost else "none excluded"
+        if missing_rounds := sum(result.missing_rounds):
+            excluded += f", {format_count(missing_rounds, 'value')} of single rounds missing"
         excluded += f", {result.pending:,} not complete yet" * bool(result.pending)
         counts = " and ".join(f"{count:,}" for count in result.counts)
         yield (
@@ -207,6 +209,12 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
             f"{estimate.method if result.is_tested else result.verdict}."
         )
     yield from METHODS if primary else ()
+    if any(any(result.missing_rounds) for result in primary):
+        yield (
+            "The mean of a subject with missing rounds was moved by the mean level of all rounds "
+            "of its condition minus that of its rounds; a round that one condition lacks was left "
+            "out of both."
+        )
     yield (
         f"With fewer than {FEWEST_UNITS} independent units, no claim was tested." if primary else ""
     )

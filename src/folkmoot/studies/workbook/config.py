@@ -624,6 +624,7 @@ def _between_treatments(
         by="treatment",
         where=_counted_rows(book, measure),
         subject=("experiment_id", "session", "participant_id"),
+        repeated=("experiment_id", _variable_column(measure)),
         outcome=measure.outcome,
         is_mean_of_shares=measure.is_share,
     )
@@ -646,6 +647,7 @@ def _between_experiments(
         by="experiment_id",
         where=_counted_rows(book, measure),
         subject=("session", "participant_id"),
+        repeated=(_variable_column(measure),),
         paired=True,
         outcome=measure.outcome,
         is_mean_of_shares=measure.is_share,
@@ -653,13 +655,21 @@ def _between_experiments(
     )
 
 
+def _variable_column(measure: Measure) -> str:
+    return "name" if measure.computed else "var_name"
+
+
 def _counted_rows(
     book: Workbook, measure: Measure
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
     # Returns (column, allowed values) pairs. None as an allowed value means an empty cell.
     if measure.computed:
-        return (("name", measure.variable_names),)
+        return ((_variable_column(measure), measure.variable_names),)
     participant_roles = tuple(role.label for role in book.roles if not role.special_name)
     # None is the status of a missing answer, which has no number.
     statuses = ("valid", "unchecked", None)
-    return (("var_name", measure.variable_names), ("status", statuses), ("role", participant_roles))
+    return (
+        (_variable_column(measure), measure.variable_names),
+        ("status", statuses),
+        ("role", participant_roles),
+    )

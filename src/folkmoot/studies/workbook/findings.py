@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.engine.settings.claims import average_rounds
 from folkmoot.hints import capitalise, join_words, number_text
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
@@ -63,7 +64,9 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
     design = run.read_settings(WorkbookConfig).workbook
-    results_alone = values.filter(~pl.col("name").is_in(design.helper_names))
+    results_alone = values.filter(
+        pl.col("number").is_not_null(), ~pl.col("name").is_in(design.helper_names)
+    )
     names = results_alone.select("name", "computed").unique(maintain_order=True).iter_rows()
     # The first measures in the order of the data, so that a large workbook has a readable report.
     all_measures = measures_of(names, design)
@@ -163,29 +166,41 @@ def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
 
 
 def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
-    """Return all valid numeric answers and computed values, one number per row."""
+    """Return all numeric answers and computed values of participants, one number per row.
+
+    The number of a missing or invalid value is null.
+    """
     # Columns: name, experiment, session, treatment, participant, number, computed.
     number = pl.col("number").cast(pl.Float64)
     # Invalid numbers are in the files, but do not count.
-    answered = responses.filter(pl.col("number").is_not_null() & (pl.col("status") != "invalid"))
-    parts = [answered.select(*PERSON, name="var_name", number=number, computed=pl.lit(False))]
+    valid = pl.when(pl.col("status") != "invalid").then(number)
+    parts = [responses.select(*PERSON, name="var_name", number=valid, computed=pl.lit(False))]
     if run.has_table("computed"):
-        personal = run.read_table("computed").filter(
-            pl.col("participant_id").is_not_null() & pl.col("number").is_not_null()
-        )
+        personal = run.read_table("computed").filter(pl.col("participant_id").is_not_null())
         parts.append(personal.select(*PERSON, "name", number, computed=pl.lit(True)))
     return pl.concat(parts)
 
 
 def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of `values` that belong to a measure."""
+    """Return the rows of `values` with a number that belong to a measure."""
+    return _asked_rows(measure, values).filter(pl.col("number").is_not_null())
+
+
+def _asked_rows(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
     return values.filter(pl.col("name").is_in(measure.variable_names))
 
 
-def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean of a measure over its rounds, one row per participant."""
-    grouped = rows_of(measure, values).group_by(PERSON, maintain_order=True)
-    return grouped.agg(pl.col("number").mean())
+def per_participant(measure: Measure, values: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Return the mean of a measure over its rounds, one row per participant and experiment.
+
+    - `by`: the column with the conditions, `treatment` or `experiment_id`.
+    """
+    # As in the claims about the measure, a mean does not depend on which rounds are missing.
+    asked = _asked_rows(measure, values).with_columns(
+        arm=pl.col(by), unit="session", value="number"
+    )
+    means = average_rounds(asked, PERSON, ("experiment_id", "name"))
+    return means.filter(pl.col("value").is_not_null()).rename({"value": "number"})
 
 
 def _mean_of_people(measure: Measure, people: pl.DataFrame) -> Estimate:
@@ -340,7 +355,7 @@ def by_treatment(
 
     `main`: True if the finding can be a headline.
     """
-    participants = per_participant(measure, values)
+    participants = per_participant(measure, values, "treatment")
     estimates = {
         treatment: _mean_of_people(measure, participants.filter(treatment=treatment))
         for treatment in treatments
@@ -444,7 +459,7 @@ def by_constants(
     return [
         _between_constants(
             measure,
-            per_participant(measure, values),
+            per_participant(measure, values, "experiment_id"),
             constants,
             _measure_results(measure, results, "experiment_id"),
         )
