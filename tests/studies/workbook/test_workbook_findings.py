@@ -110,6 +110,58 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
     assert points["calm", 1] - points["NONE", 1] == pytest.approx(4, abs=0.5)
 
 
+def declare_labels(book: Any, folder: Path) -> set[str]:
+    """Return the labels of the measures that a workbook compares."""
+    return {claim.label for claim in declare_claims(read_config(book, folder))}
+
+
+@pytest.mark.parametrize(
+    ("options", "measures", "labels"),
+    [
+        (
+            {"g2": "(0, 100)"},
+            {},
+            {"give_1, give_3 per participant and round", "give_2 per participant"},
+        ),
+        (
+            {"g2": "(0, 100)"},
+            {"g1": "give", "g2": "give", "g3": "give"},
+            {"give per participant and round"},
+        ),
+        ({"g2": "(0,10)"}, {}, {"give per participant and round"}),
+    ],
+)
+def test_questions_with_other_options_are_no_rounds_of_a_measure(
+    options: dict[str, str], measures: dict[str, str], labels: set[str], tmp_path: Path
+) -> None:
+    book = make_workbook_with_rounds()
+    head, *rows = book[TASKS]
+    at = head.index("response_options")
+    for row in rows:
+        row[at] = options.get(row[0], row[at])
+        row.append(measures.get(row[0]))
+    book[TASKS] = [[*head, "measure"], *rows]
+    found = {
+        label.replace(" 1", "_1").replace(" 2", "_2").replace(" 3", "_3")
+        for label in declare_labels(book, tmp_path)
+        if label.startswith("give")
+    }
+    assert found == labels
+
+
+def test_name_without_a_number_is_no_round(tmp_path: Path) -> None:
+    book = make_workbook_with_rounds()
+    book["computed"].append(["kept", "participant", "10 - give_1"])
+    path = save_workbook(book, tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer_generously))
+    found = index_findings(run)
+    rounds = [finding for key, finding in found.items() if key.startswith("rounds_kept")]
+    assert [{row[1] for row in finding.grid.rows} for finding in rounds] == [{1, 2, 3}]
+    assert "treatment_kept" in found
+    labels = declare_labels(book, tmp_path)
+    assert {"kept per participant, in units of the workbook"} < labels
+
+
 def test_missing_rounds_do_not_move_the_means_of_treatments(tmp_path: Path) -> None:
     def answer(request: Any, address: str) -> str:
         found = re.search(r"/g(\d)/p(\d+)/", address)

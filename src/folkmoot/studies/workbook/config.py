@@ -7,7 +7,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
@@ -261,7 +262,8 @@ class Task(_Part):
     measure: str = Field(
         "",
         description="Questions with the same measure are its rounds, and are analysed together. "
-        "Blank: var_name without the number at its end.",
+        "Blank: questions of one type with the same options are rounds if their names differ in "
+        "the number at the end alone.",
     )
     at: Places = Field(default_factory=dict)
 
@@ -476,6 +478,8 @@ def experiment_ids(workbook: Workbook) -> list[str]:
 NUMBERS = {False: "responses.number", True: "computed.number"}
 # Maximum number of experiments, the first one included, between which there are claims.
 MAX_COMPARED_EXPERIMENTS = 40
+# The names of at most this many variables are all listed.
+MAX_LISTED_NAMES = 3
 # A name that ends in a number, such as `give_2`: the variable `give` in round 2.
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
@@ -513,31 +517,79 @@ class Measure:
         return tuple(variable for _, variable in self.rounds)
 
 
-def measures_of(
-    variables: Iterable[tuple[str, bool]], book: Workbook | None = None
-) -> list[Measure]:
-    """Group the variables into measures, so that all rounds of a variable form one measure."""
-    # Variables such as `give_1` and `give_2` are the rounds of one measure, unless the sheet names
-    # their measure. The boolean beside a name says whether its value is computed.
-    stated = {task.var_name: task.measure for task in book.tasks} if book else {}
-    shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
-    # A computed and an asked variable are never rounds of one measure.
-    stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
-    for name, computed in variables:
-        match = _ROUND.match(name)
-        stem, number = (match[1], int(match[2])) if match and match[1] else (name, 0)
-        if not computed:
-            stem = stated.get(name) or stem
-        stems.setdefault((stem, computed), []).append((number, name))
+# Identifies a measure. The first part is its name in the sheet, or that of its variables.
+_MeasureKey = tuple[str, ...]
+
+
+def measures_of(variables: Iterable[tuple[str, bool]], book: Workbook) -> list[Measure]:
+    """Group variables into measures, so that all rounds of a variable form one measure.
+
+    - `variables`: names, each with a boolean that says whether the value is computed.
+    """
+    # The name of a measure must not depend on which of its variables have values in a run.
+    declared = [(task.var_name, False) for task in book.tasks]
+    declared += [(item.name, True) for item in book.computed if item.scope == "participant"]
+    given = list(variables)
+    whole = _group_variables([*declared, *given], book)
+    # The common part of its names is the name of a measure if it fits no other variable.
+    stems = {key: key[0].rstrip(" _-") for key in whole}
+    counts = Counter(stems.values())
+    labels = {
+        key: stems[key] if counts[stems[key]] == 1 < len(names) else _list_rounds(names)
+        for key, names in whole.items()
+    }
+    shares = {item.name for item in book.computed if item.kind == "share"}
+    computed_names = {name for name, computed in given if computed}
     return [
         Measure(
-            stem.rstrip(" _-") if len(rounds) > 1 else rounds[0][1],
-            tuple(sorted(rounds)),
-            computed,
-            computed and all(name in shares for _, name in rounds),
+            labels[key],
+            tuple(part for part in _number_rounds(whole[key]) if part[1] in names),
+            computed_names.issuperset(names),
+            computed_names.issuperset(names) and shares.issuperset(names),
         )
-        for (stem, computed), rounds in stems.items()
+        for key, names in _group_variables(given, book).items()
     ]
+
+
+def _group_variables(
+    variables: Iterable[tuple[str, bool]], book: Workbook
+) -> dict[_MeasureKey, list[str]]:
+    # Variables such as `give_1` and `give_2` are the rounds of one measure if their values are
+    # alike: asked with one type and the same options, or computed values of one kind. Otherwise a
+    # mean over them would mean nothing. The sheet may say by `measure` that others are rounds too.
+    tasks = {task.var_name: task for task in book.tasks}
+    kinds = {item.name: item.kind for item in book.computed}
+    stated = {task.measure for task in book.tasks if task.measure}
+    groups: dict[_MeasureKey, list[str]] = {}
+    for name, computed in dict.fromkeys(variables):
+        match = _ROUND.match(name)
+        stem = match[1] if match and match[1] else name
+        task = None if computed else tasks.get(name)
+        measure = (task and task.measure) or stem
+        key: _MeasureKey = (measure, "asked")
+        if computed:
+            key = (stem, "computed", kinds.get(name, ""), name if stem == name else "")
+        elif measure not in stated:
+            options = "".join(((task and task.response_options) or "").split())
+            kind = str(task and task.var_type)
+            key = (stem, "asked", kind, options, name if stem == name else "")
+        groups.setdefault(key, []).append(name)
+    return groups
+
+
+def _number_rounds(names: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    # The numbers of the names, or those of the rows of the sheet if not all names have one.
+    matches = [_ROUND.match(name) for name in names]
+    numbers = [int(match[2]) for match in matches if match is not None]
+    if len(set(numbers)) < len(names):
+        return tuple(enumerate(names, 1))
+    return tuple(sorted(zip(numbers, names, strict=True)))
+
+
+def _list_rounds(variables: Sequence[str]) -> str:
+    # The name of a measure of which another measure has the usual name.
+    names = [name for _, name in _number_rounds(variables)]
+    return ", ".join(names) if len(names) <= MAX_LISTED_NAMES else f"{names[0]} … {names[-1]}"
 
 
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
