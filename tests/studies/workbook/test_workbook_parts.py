@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from folkmoot.studies.workbook.config import Computed, Task
 from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
     ExpressionProblem,
+    evaluate_for,
     in_order,
 )
 from folkmoot.studies.workbook.participants import (
@@ -302,6 +304,50 @@ def test_expressions(text: str, value: Any) -> None:
     assert evaluate_expression(text, make_context(), "a") == pytest.approx(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        # The rank of each participant. d was never asked.
+        ("count(give > own(give)) + 1", {"a": 2, "b": 3, "c": 1, "d": None}),
+        ("sum(abs(give - own(give)))", {"a": 10, "b": 14, "c": 16, "d": None}),
+        ("mean(others(give - own(give)))", {"a": 1, "b": 7, "c": -8, "d": None}),
+        ("max(own(give) * give) - own(give)", {"a": 36, "b": 0, "c": 90, "d": None}),
+    ],
+)
+def test_own_within_an_aggregate_is_of_who_the_value_is_for(
+    text: str, values: dict[str, Any]
+) -> None:
+    results = dict(zip(values, evaluate_for(text, make_context(), list(values)), strict=True))
+    assert {who: None if isinstance(x, Missing) else x for who, x in results.items()} == values
+    assert isinstance(results["d"], Missing) and results["d"].reason == "not_asked"
+
+
+def test_own_of_a_value_that_others_were_not_asked_for() -> None:
+    bids = {"a": 4, "b": 6}
+    asks = {"c": 5, "d": 6}
+
+    def value(name: str, who: str | None) -> Any:
+        return (bids if name == "bid" else asks).get(who or "")
+
+    context = EvaluationContext(
+        ["a", "b", "c", "d"], frozenset({"bid", "ask"}), frozenset(), {}, value
+    )
+    assert evaluate_for("count(ask <= own(bid))", context, ["a", "b"]) == [0, 2]
+
+
+def test_own_compares_at_most_two_thousand_participants() -> None:
+    people = [f"p{i}" for i in range(2_001)]
+    context = EvaluationContext(
+        people, frozenset({"give"}), frozenset(), {}, lambda _name, who: int((who or "p0")[1:])
+    )
+    few = replace(context, participants=people[:2_000])
+    assert evaluate_for("count(give > own(give)) + 1", few, ["p1990"]) == [10]
+    (refused,) = evaluate_for("count(give > own(give)) + 1", context, ["p1990"])
+    assert isinstance(refused, Missing) and "2,000 participants" in refused.detail
+    with pytest.raises(ExpressionProblem, match="within two aggregates"):
+        evaluate_for("sum(count(give > own(give)))", few, ["p1"])
+
+
 def test_what_cannot_be_computed_says_why() -> None:
     missing = {"a": 4, "b": Missing("invalid"), "c": 10}
     total = evaluate_expression("sum(give)", make_context(missing), "a")
@@ -332,6 +378,7 @@ def test_computed_values_come_after_those_they_rest_on() -> None:
     [
         (["x", "session", "sum(ofer)"], "did you mean offer?"),
         (["x", "session", "offer + 1"], "differs between participants"),
+        (["x", "session", "count(offer > own(offer))"], "differs between participants"),
         (["x", "participant", "offer +"], "cannot be read"),
         (["x", "participant", "summ(offer)"], "did you mean sum?"),
         (["x", "group", "1"], "scope is 'group'"),

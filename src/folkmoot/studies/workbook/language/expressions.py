@@ -1,7 +1,8 @@
 """The expression language of a workbook, for computed values and placeholders.
 
 Only listed kinds of syntax are allowed, and no code is executed. `value | round(1)` means
-`round(value, 1)`. `others(x)` leaves out the participant for whom the value is computed.
+`round(value, 1)`. `others(x)` leaves out the participant for whom the value is computed, and
+`own(x)` within an aggregate is the value of this participant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TypeGuard
 
 from jinja2.filters import do_title
 
@@ -37,6 +38,9 @@ MAX_VALUE = 1e15
 MAX_BETWEEN = 1e150
 # Maximum number of characters that a text, or an expression for one participant, may process.
 MAX_WORK = 2_000_000
+# Maximum number of participants of a session if an aggregate uses `own`. It has other values for
+# each participant, so the work grows with the square of the number.
+MAX_OWN = 2_000
 NAMESPACES = ("constant", "treatment", "role")
 AGGREGATES = ("sum", "mean", "min", "max", "count")
 
@@ -241,6 +245,10 @@ def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
         if _function_name(node) == "others" and not inside:
             hint = "write sum(others(…)) or mean(others(…))"
             raise ExpressionProblem("others(…) must be within an aggregate", hint)
+        if _is_own(node) and depth > 1:
+            raise ExpressionProblem(
+                "own(…) is within two aggregates", "compute the inner one first"
+            )
     is_aggregate = _is_aggregate(node)
     if depth + is_aggregate > MAX_NESTED:
         raise ExpressionProblem("aggregates are nested too deeply", "compute the inner one first")
@@ -314,6 +322,10 @@ def _is_aggregate(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and _function_name(node) in AGGREGATES and len(node.args) == 1
 
 
+def _is_own(node: ast.AST) -> TypeGuard[ast.Call]:
+    return _function_name(node) == "own"
+
+
 def has_aggregate(node: ast.expr) -> bool:
     """Return whether an expression contains an aggregate such as `sum(x)`."""
     return any(map(_is_aggregate, ast.walk(node)))
@@ -322,17 +334,28 @@ def has_aggregate(node: ast.expr) -> bool:
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
     """Return the names of the values that an expression uses.
 
-    `outside_only`: True to leave out names inside aggregates such as `sum(x)`.
+    `outside_only`: True to leave out names inside aggregates such as `sum(x)`, but for those inside
+    `own`, which are values of the participant for whom the expression is computed.
     """
     # `treatment.label` is one name.
-    if outside_only and _is_aggregate(node):
-        return set()
     if isinstance(node, (ast.Name, ast.Attribute)):
         return {name_of_node(node)}
     names: set[str] = set()
-    for child in operands_of(node):
-        names |= names_used(child, outside_only=outside_only)
+    parts = operands_of(node)
+    if outside_only and _is_aggregate(node):
+        parts = [part for part in ast.walk(node) if _is_own(part)]
+    for part in parts:
+        names |= names_used(part, outside_only=outside_only)
     return names
+
+
+def _names_of_member(node: ast.expr) -> set[str]:
+    # The names that the argument of an aggregate uses of each participant of the session.
+    if _is_own(node) or _is_aggregate(node):
+        return set()
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return {name_of_node(node)}
+    return set().union(*map(_names_of_member, operands_of(node)))
 
 
 def name_of_node(node: ast.Name | ast.Attribute) -> str:
@@ -405,6 +428,11 @@ class Evaluator:
         self._columns: dict[ast.AST, _Column] = {}
         # (aggregate, participant who is left out) → value.
         self._combined: dict[tuple[ast.AST, str | None], Any] = {}
+        # The participant for whom an aggregate is computed, and the columns of aggregates with
+        # `own`, which are for this participant alone.
+        self._owner: str | None = None
+        self._owned_columns: dict[ast.AST, _Column] = {}
+        self._is_within = False
 
     def calculate(self, node: ast.expr, participant: str | None = None) -> Any:
         """Return the value of an expression for a participant.
@@ -474,6 +502,8 @@ class Evaluator:
         name = _function_name(node)
         if _is_aggregate(node):
             return self._aggregate(node, participant)
+        if _is_own(node) and self._is_within:
+            participant = self._owner
         arguments = [self.calculate(argument, participant) for argument in node.args]
         if absent := [value for value in arguments if isinstance(value, MissingValue)]:
             return absent[0]
@@ -488,6 +518,9 @@ class Evaluator:
             raise ValueError("the texts are too long to compute with")
 
     def _aggregate(self, node: ast.Call, participant: str | None) -> object:
+        if not self._is_within and participant != self._owner:
+            self._owner = participant
+            self._owned_columns.clear()
         name, inner = _function_name(node), node.args[0]
         excludes_self = isinstance(inner, ast.Call) and _function_name(inner) == "others"
         if excludes_self:
@@ -502,6 +535,9 @@ class Evaluator:
             excluded = None
         elif len(column.values) == 1:
             return _combine_values(name, [])
+        if inner in self._owned_columns:
+            members = column.values.items()
+            return _combine_values(name, [value for who, value in members if who != excluded])
         # The values for all participants are computed together, so that `others` stays linear.
         if (node, excluded) not in self._combined:
             values = [*column.values.values()]
@@ -514,20 +550,33 @@ class Evaluator:
         return self._combined[node, excluded]
 
     def _column(self, inner: ast.expr) -> _Column:
-        if inner not in self._columns:
-            personal = names_used(inner, outside_only=True) & self.context.personal
-            values: dict[str, Any] = {}
-            failures: dict[str, Exception] = {}
-            for member in self.context.participants:
-                # A participant who was never asked is left out. A missing answer is a failure.
-                if any(self.context.value(name, member) is None for name in personal):
-                    continue
-                try:
-                    values[member] = self.calculate(inner, member)
-                except (_Absent, *FAILURES) as error:
-                    failures[member] = error
-            self._columns[inner] = _Column(values, failures)
-        return self._columns[inner]
+        for columns in (self._columns, self._owned_columns):
+            if inner in columns:
+                return columns[inner]
+        has_own = any(map(_is_own, ast.walk(inner)))
+        if has_own and len(self.context.participants) > MAX_OWN:
+            raise ValueError(f"own(…) cannot compare more than {MAX_OWN:,} participants")
+        was_within, self._is_within = self._is_within, True
+        try:
+            column = self._compute_column(inner)
+        finally:
+            self._is_within = was_within
+        (self._owned_columns if has_own else self._columns)[inner] = column
+        return column
+
+    def _compute_column(self, inner: ast.expr) -> _Column:
+        personal = _names_of_member(inner) & self.context.personal
+        values: dict[str, Any] = {}
+        failures: dict[str, Exception] = {}
+        for member in self.context.participants:
+            # A participant who was never asked is left out. A missing answer is a failure.
+            if any(self.context.value(name, member) is None for name in personal):
+                continue
+            try:
+                values[member] = self.calculate(inner, member)
+            except (_Absent, *FAILURES) as error:
+                failures[member] = error
+        return _Column(values, failures)
 
     _BY_KIND: Mapping[type[ast.AST], Callable[..., Any]] = {
         ast.Name: _look_up,
