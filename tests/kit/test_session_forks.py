@@ -265,7 +265,8 @@ def test_a_repeated_number_question_has_the_bounds_of_its_study(tmp_path: Path) 
     offers = run.read_table("answers").filter(pl.col("address").str.contains("/o/"))
     recorded = dict(offers.select("address", "recorded").iter_rows())
     for control in (RETEST, NO_PERSONA):
-        control_rows = rows.filter(control=control, moment="first")
+        control_rows = rows.filter(pl.col("decision_address").str.contains("/o/"), control=control)
+        # Sellers make one offer and no other decision, which is asked again once.
         assert control_rows.height == 8 and control_rows["number"].is_between(0, 20).all()
         assert all(
             float(expected) == float(recorded[address])
@@ -276,3 +277,23 @@ def test_a_repeated_number_question_has_the_bounds_of_its_study(tmp_path: Path) 
             assert "0 to 20" in messages[-1]["content"].replace("between 0 and 20", "0 to 20")
     ((_, verification),) = verify_controls(run)
     assert not verification.differences
+
+
+def test_the_only_decision_of_a_participant_is_asked_once(tmp_path: Path) -> None:
+    book = make_workbook()
+    book["interview_prompts"] = [row for row in book["interview_prompts"] if row[0] not in "ms"]
+    path = save_workbook(book, tmp_path / "market.xlsx")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    control_run = run_controls(run, {"no_persona": True}, RunOptions())
+    rows = control_run.read_table(ControlRow.table)
+    keys = ["control", "question", "participant_id", "unit", "decision_address"]
+    assert not rows.select(keys).is_duplicated().any()
+    assert rows.filter(control="negative").height == 8 * 12
+    assert {*rows.filter(control=RETEST)["moment"]} == {"first"}
+    findings = {finding.key: finding for finding in control_findings(run)}
+    effects = findings["where_the_effect_comes_from"]
+    assert {row[:2] for row in effects.grid.rows if row[2] == "as designed"} == {
+        ("NONE against Calm", "task o")
+    }
+    assert "NONE against Calm (task o): as designed" in effects.says
+    assert [verified.differences for _, verified in verify_controls(run)] == [[]]

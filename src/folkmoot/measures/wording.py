@@ -366,7 +366,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "reliability, alarm": "Unreliable decision: {name}.",
         "order, alarm": "Answers depend on the order: {name}.",
         "length, alarm": "An effect remains with neutral texts of equal length: {name}.",
-        "effect": "{contrast}: {versions}",
+        "effect": "{contrast} ({decision}): {versions}",
         "version": "{version} {share}",
         "version, changed": "{version} {share} with {changed} of answers changed",
         "length, not known": "Whether an effect comes from the length of the texts is not known in "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ from folkmoot.kit.controls.conversations import (
     ControlledDecision,
     DecisionConversation,
     find_decisions,
+    find_repeated,
     read_conversations,
     sample_decisions,
 )
@@ -196,14 +198,26 @@ async def _run_controls(
 ) -> None:
     settings = session.config.requested_controls
     decisions = find_decisions(run)
+    # A second answer to one decision would only compare the decision with itself. So it counts as
+    # the final decision, and as the first one in the retest.
+    repeated = frozenset() if _asked_twice(run) else find_repeated(decisions)
+
+    def is_repeated(decision: ControlledDecision) -> bool:
+        return decision.moment == FIRST and decision.place in repeated
+
     samples = {
-        control: sample_decisions(decisions, settings.size_of(control), session.seed)
+        control: [
+            decision
+            for decision in sample_decisions(decisions, settings.size_of(control), session.seed)
+            if control == RETEST or not is_repeated(decision)
+        ]
         for control in (NEGATIVE, RETEST, *REPLACING)
     }
-    # A smaller sample is part of a larger one, so the largest sample contains all decisions.
-    everyone = max(samples.values(), key=len)
+    # A smaller sample is part of a larger one, except for repeated decisions.
+    largest_first = sorted(samples.values(), key=len, reverse=True)
+    everyone = list(dict.fromkeys(itertools.chain.from_iterable(largest_first)))
     conversations, versions, forks, finished = await _prepare_versions(
-        run, with_humans, session, samples
+        run, with_humans, session, samples, everyone
     )
     plan: dict[str, Any] = {
         "decisions": {
@@ -223,14 +237,14 @@ async def _run_controls(
     for sentence in describe_left_out(_left_out(samples, versions)):
         session.warn(sentence)
     chosen = {
-        name: {controlled_decision.place for controlled_decision in sample}
+        name: {controlled_decision.key for controlled_decision in sample}
         for name, sample in samples.items()
     }
 
     async def ask_control_questions(scope: Scope, decision: ControlledDecision) -> None:
         conversation = conversations[decision.place]
         asked: dict[str, Any] = {}
-        if decision.place in chosen[NEGATIVE]:
+        if decision.key in chosen[NEGATIVE]:
             for question in settings.questions:
                 asked[question.id] = partial(
                     _ask_control, conversation, decision, question, NEGATIVE, settings.language
@@ -243,7 +257,7 @@ async def _run_controls(
                 )
         # Negative controls work after any decision. The other controls need a decision with a
         # closed answer, and record why they leave out another one.
-        if conversation.answer is not None:
+        if conversation.answer is not None and not is_repeated(decision):
             made = _build_rows(
                 decision, AS_DESIGNED, decision.decision, conversation.value, None, scope.address
             )
@@ -268,6 +282,15 @@ async def _run_controls(
         await session.map(asked_in_sessions)
 
 
+def _asked_twice(run: RunFolder) -> bool:
+    # Earlier versions asked twice after a decision that is both the first and the final one. Their
+    # controls are verified and resumed as they were planned.
+    controls = run.open_subfolder(CONTROLS)
+    plan = {} if controls is None else controls.plan
+    samples = plan.get("sealed", {}).get("controls", {}).get("data", {}).get("decisions", {})
+    return any(len(set(places)) < len(places) for name, places in samples.items() if name != RETEST)
+
+
 # (key of a decision, control) → the version that the control asks, or why it cannot be asked.
 _Versions = dict[tuple[str, str], ForkedDecision | InSessionMark | Refusal]
 
@@ -287,10 +310,11 @@ async def _prepare_versions(
     with_humans: bool,
     session: Session[ControlsConfig],
     samples: Mapping[str, Sequence[ControlledDecision]],
+    everyone: Sequence[ControlledDecision],
 ) -> _Prepared:
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
-        conversations = read_conversations(run, journal, max(samples.values(), key=len))
+        conversations = read_conversations(run, journal, everyone)
     treatments, language = read_treatments(run), session.config.requested_controls.language
     versions = _build_versions(run, treatments, samples, conversations, language)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))

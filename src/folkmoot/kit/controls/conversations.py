@@ -99,8 +99,9 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
 
     Raises InputError if a run has no decision that controls can ask again.
     """
-    # A first choice from listed options is preferred to other first decisions. Decisions of humans
-    # are left out. A reply for several participants is a decision of each of them.
+    # The first decision is the first choice from listed options, without one the first number, and
+    # without a number the first decision of any kind. Decisions of humans are left out. A reply for
+    # several participants is a decision of each of them.
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
             Problem(f"{run.path}: the run records no decisions", hint="its study type names none")
@@ -157,6 +158,15 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             )
         )
     return [*first.values(), *final.values()]
+
+
+def find_repeated(decisions: Sequence[ControlledDecision]) -> frozenset[str]:
+    """Return the places of decisions that are both a first and a final decision."""
+    first, final = (
+        {decision.place for decision in decisions if decision.moment == moment}
+        for moment in (FIRST, FINAL)
+    )
+    return frozenset(first & final)
 
 
 def sample_decisions(

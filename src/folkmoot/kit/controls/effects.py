@@ -333,8 +333,11 @@ def effects_finding(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
+    decisions: Mapping[Contrast, tuple[str, str]],
 ) -> Finding | None:
     """Return the finding on how effects and side effects change if prompts are changed.
+
+    - `decisions`: the names of the two decisions that each contrast compares.
 
     Returns None if no prompt was changed.
     """
@@ -346,10 +349,12 @@ def effects_finding(
     for contrast, versions in effects.items():
         for name, effect in versions.items():
             lines[f"{contrast.says}: {effect.replaced.name_version(name)}"] = effect.estimate
-            rows.append(_row(contrast, name, effect))
+            rows.append(_row(contrast, name, effect, _name_decisions(contrast, decisions)))
         if contrast in drifts:
             lines[f"{contrast.says}: {USER_DRIFT}"] = drifts[contrast]
-            rows.append(_row(contrast, USER_DRIFT, Effect(drifts[contrast], 0)))
+            rows.append(
+                _row(contrast, USER_DRIFT, Effect(drifts[contrast], 0), "control questions")
+            )
     remains, open_count = _judge_lengths(effects)
     # Without neutral texts there is no such column.
     for row in rows if any(SAME_LENGTH in versions for versions in effects.values()) else ():
@@ -361,7 +366,7 @@ def effects_finding(
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        _describe_effects(effects, open_count),
+        _describe_effects(effects, open_count, decisions),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
@@ -375,6 +380,8 @@ def effects_finding(
         ),
         interval_chart(lines, "distance of answers", percent=True),
         notes=(
+            "The effect is that on the decision that is named. A primary claim of the study may be "
+            "about another decision.",
             "The effect compares the shares of answers, in which changes in opposite directions "
             "cancel out. It may be 0 although all participants changed, and it may be larger "
             "without a persona only because all participants then change alike.",
@@ -428,9 +435,19 @@ def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _row(contrast: Contrast, version: str, effect: Effect) -> dict[str, TableCell]:
+def _name_decisions(contrast: Contrast, decisions: Mapping[Contrast, tuple[str, str]]) -> str:
+    first, second = decisions[contrast]
+    if first == second:
+        return first
+    # The label of such a contrast names the final decision before the first one.
+    first, second = (second, first) if contrast.is_before_and_after else (first, second)
+    return f"{first} against {second}"
+
+
+def _row(contrast: Contrast, version: str, effect: Effect, decision: str) -> dict[str, TableCell]:
     return {
         "contrast": contrast.says,
+        "decision": decision,
         "version": NAMES.get(version, version),
         "replaced for": effect.replaced.says if version in REPLACING else None,
         **estimate_cells(effect.estimate, "effect_share", "_share"),
@@ -442,7 +459,9 @@ def _row(contrast: Contrast, version: str, effect: Effect) -> dict[str, TableCel
 
 
 def _describe_effects(
-    effects: Mapping[Contrast, Mapping[str, Effect]], open_count: int
+    effects: Mapping[Contrast, Mapping[str, Effect]],
+    open_count: int,
+    decisions: Mapping[Contrast, tuple[str, str]],
 ) -> Sentence:
     clauses = []
     for contrast, versions in effects.items():
@@ -461,7 +480,13 @@ def _describe_effects(
             )
             versions_text = join_sentences(parts, ", ")
             clauses.append(
-                word("control", "effect", contrast=contrast.says, versions=versions_text)
+                word(
+                    "control",
+                    "effect",
+                    contrast=contrast.says,
+                    decision=_name_decisions(contrast, decisions),
+                    versions=versions_text,
+                )
             )
     contrasts = format_count(
         sum(SAME_LENGTH in versions for versions in effects.values()), "contrast"

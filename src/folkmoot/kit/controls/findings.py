@@ -129,7 +129,7 @@ def findings_in(
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
     return collect_findings(
         _asked_finding(table),
-        effects_finding(effects, means, table),
+        effects_finding(effects, means, table, contrasts),
         answers_again(table),
         drift_findings,
         _persona_kept_finding(table),

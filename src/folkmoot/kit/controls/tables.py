@@ -77,7 +77,10 @@ class ControlRow(Row, table="control_answers"):
     role: str = column("the role of the speaker: participant, moderator, …")
     condition: str = column("the condition in which the decision was made")
     unit: str = column("what is independent of others: the group, session or hall, or the person")
-    moment: str = column("first: the participant's first decision; final: the last of a condition")
+    moment: str = column(
+        "first: the participant's first decision; final: the last of a condition. A decision that "
+        "is both is the first one in the retest alone"
+    )
     decision_address: str = column("the decision, in the journal of the run")
     value: str | None = column("the option chosen")
     number: float | None = column("the number given")
