@@ -28,6 +28,7 @@ from folkmoot.studies.workbook.findings import (
     option_shares,
 )
 from folkmoot.studies.workbook.preparation import config_advisories
+from folkmoot.studies.workbook.tables import strict_tables
 from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
     make_provider,
@@ -108,6 +109,40 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
     points = {(s, x): y for s, x, y in found.chart.items}
     assert points["calm", 3] - points["calm", 1] == pytest.approx(2)
     assert points["calm", 1] - points["NONE", 1] == pytest.approx(4, abs=0.5)
+
+
+def test_an_unclear_answer_removes_only_the_values_computed_from_it(tmp_path: Path) -> None:
+    book = make_workbook_with_rounds()
+    book[TASKS].append(
+        make_task_row(
+            "y",
+            "private_question",
+            9,
+            "Sure? {response_options}",
+            "yes_no",
+            var_type="category",
+            response_options='["yes", "no"]',
+        )
+    )
+    book["computed"] += [
+        ["agreed", "participant", '1 if yes_no == "yes" else 0'],
+        ["twice", "participant", "2 * agreed"],
+    ]
+
+    def answer(request: Any, address: str) -> str:
+        return "no, I do not" if "/y/" in address else answer_generously(request, address)
+
+    path = save_workbook(book, tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
+    answers = run.folder.read_table("answers")
+    unclear = answers.filter(pl.col("address").str.contains("/y/"))
+    computed = strict_tables(run.folder, unclear)["computed"].collect()
+    before = run.table("computed")
+    lost = {*before["name"]} - {*computed["name"]}
+    assert lost == {"agreed", "twice"}
+    assert computed.filter(name="kept_1").equals(before.filter(name="kept_1"))
+    says = index_findings(run)["treatment_kept"].says
+    assert "conclusion differs" not in says
 
 
 def declare_labels(book: Any, folder: Path) -> set[str]:

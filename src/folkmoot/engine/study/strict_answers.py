@@ -205,9 +205,8 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
     rows = [row for _, row in compared if row]
     differing = [str(row["finding"]) for row in rows if row["conclusion"] != "holds"]
     introduction = (
-        f"Without {format_count(excluded, 'answer')} that needed a further request or contradict "
-        "their "
-        "first reply, "
+        f"Without {format_count(excluded, 'answer')} that are neither exact nor stated, or that "
+        "contradict their first reply, "
     )
     conclusion = (
         f"the conclusion differs in: {', '.join(differing)}."

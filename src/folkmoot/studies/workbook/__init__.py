@@ -25,7 +25,6 @@ from folkmoot.studies.workbook.files import derived_files
 from folkmoot.studies.workbook.findings import (
     compute_findings,
     session_of_answer,
-    strict_tables,
 )
 from folkmoot.studies.workbook.preparation import (
     check_config,
@@ -40,7 +39,7 @@ from folkmoot.studies.workbook.protocol import available_seats, run_protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.spreadsheet.layouts import template_files
 from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import SUFFIX, import_survey
-from folkmoot.studies.workbook.tables import TABLES, name_answers, unusable_reason
+from folkmoot.studies.workbook.tables import TABLES, name_answers, strict_tables, unusable_reason
 
 STUDY = Study(
     name="workbook",

@@ -122,30 +122,6 @@ def _closed_answers(responses: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the tables `responses` and `computed` without the values of excluded answers."""
-    # An excluded answer keeps its row, with empty cells. A session with an excluded answer loses
-    # its computed values, because they may depend on the answer.
-    excluded_keys = {
-        (session_id.rpartition(".")[0], task, participant_id)
-        for address, participant_id in excluded.select("address", "speaker_id").iter_rows()
-        for _, session_id, task, *_ in [kit.split_address(address)]
-    }
-    responses = run.read_table("responses")
-    keys = responses.select("experiment_id", "task_id", "participant_id").iter_rows()
-    left_out = pl.Series([key in excluded_keys for key in keys], dtype=pl.Boolean)
-    played = ["experiment_id", "session"]
-    tables = {
-        "responses": responses.lazy().with_columns(
-            pl.when(~pl.lit(left_out)).then(pl.col("value", "number", "status", "position"))
-        )
-    }
-    if run.has_table("computed"):
-        sessions = responses.filter(left_out).select(played).unique().lazy()
-        tables["computed"] = run.scan_table("computed").join(sessions, on=played, how="anti")
-    return tables
-
-
 def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
     played_labels = list(dict.fromkeys(sessions["treatment"].to_list()))
     ordered = [

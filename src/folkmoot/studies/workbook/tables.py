@@ -19,6 +19,7 @@ from folkmoot.studies.workbook.answers import (
     scalar_text,
 )
 from folkmoot.studies.workbook.config import LabelledPart, Workbook, WorkbookConfig
+from folkmoot.studies.workbook.language.expressions import variables_behind
 from folkmoot.studies.workbook.participants import Experiment, SessionPlan, profile_of
 from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
@@ -431,3 +432,39 @@ def name_answers(run: RunFolder) -> dict[str, dict[str, str | float]]:
                 key = (session_id.rpartition(".")[0], task, participant_id)
                 named[address] = values.get(key, {}) if call == "ask0" else {}
     return named
+
+
+def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """Return the tables `responses` and `computed` without the values of excluded answers."""
+    # An excluded answer keeps its row, with empty cells. A session with an excluded answer loses
+    # the computed values that may depend on the answer.
+    excluded_keys = {
+        (session_id.rpartition(".")[0], task, participant_id)
+        for address, participant_id in excluded.select("address", "speaker_id").iter_rows()
+        for _, session_id, task, *_ in [split_address(address)]
+    }
+    responses = run.read_table("responses")
+    keys = responses.select("experiment_id", "task_id", "participant_id").iter_rows()
+    left_out = pl.Series([key in excluded_keys for key in keys], dtype=pl.Boolean)
+    tables = {
+        "responses": responses.lazy().with_columns(
+            pl.when(~pl.lit(left_out)).then(pl.col("value", "number", "status", "position"))
+        )
+    }
+    if run.has_table("computed"):
+        design = run.read_settings(WorkbookConfig).workbook
+        used = pl.DataFrame(
+            [
+                (name, variable)
+                for name, variables in variables_behind(design.computed).items()
+                for variable in sorted(variables)
+            ],
+            {"name": pl.String, "var_name": pl.String},
+            orient="row",
+        )
+        lost_values = responses.filter(left_out).join(used, on="var_name")
+        keys_of_value = ["experiment_id", "session", "name"]
+        tables["computed"] = run.scan_table("computed").join(
+            lost_values.select(keys_of_value).unique().lazy(), on=keys_of_value, how="anti"
+        )
+    return tables

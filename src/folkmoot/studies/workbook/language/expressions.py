@@ -697,5 +697,14 @@ def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[
     return known_places
 
 
+def variables_behind(computed: Sequence[Computed]) -> dict[str, set[str]]:
+    """Return, for each computed value, all names that it uses, also by other computed values."""
+    found: dict[str, set[str]] = {}
+    for item in in_order(computed):
+        names = _names_of(item)
+        found[item.name] = names.union(*(found.get(name, ()) for name in names))
+    return found
+
+
 def _names_of(item: Computed) -> set[str]:
     return names_used(parse_expression(item.expression))
