@@ -29,7 +29,7 @@ from folkmoot.engine.study.study import compute_findings, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import DriftError, InputError
 from folkmoot.measures.inference.claims import judge
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.estimates import Estimate, format_p_value
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.pooled import judge_claims
 from folkmoot.report.document.document import build_document
@@ -609,6 +609,21 @@ def test_chart_of_hypotheses_shows_intervals_and_margins(
     assert drawn_items[0][0] < single_item[2]
     assert finding_of_two.chart.margins == (0.05,)
     assert compute_hypotheses_finding(run, [build_hypothesis()]).chart.margins == ()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_table_and_sentence_of_a_smallest_difference_have_the_same_p(
+    tmp_path: Path, number: int
+) -> None:
+    run = write_run_with_table(tmp_path, build_vote_rows(60, 20))
+    finding = compute_hypotheses_finding(run, [build_hypothesis(smallest=0.35)] * number)
+    row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
+    p = row["adjusted_p"]
+    assert row["verdict"] == "neither shown nor ruled out" and isinstance(p, float) and p > 0.05
+    assert f"{'adjusted ' * (number > 1)}{format_p_value(p)} for the margin" in finding.says
+    assert "adjusted p: of the smallest difference that matters, if one is stated" in (
+        finding.grid.caption
+    )
 
 
 def test_table_of_hypotheses_has_the_unit_of_the_text(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import norm, ttest_ind
 
 from folkmoot.measures.inference.claims import (
     Claim,
@@ -190,6 +190,36 @@ def read_printed_p(result: Result) -> str:
     return "" if match is None else "yes" if float(match[2]) < 0.05 else "no"
 
 
+@pytest.mark.parametrize("family", get_args(Family))
+@pytest.mark.parametrize("direction", ["greater", "less", "different"])
+def test_p_of_a_claim_with_a_margin_tests_the_margin_however_many_claims_there_are(
+    direction: Direction, family: Family
+) -> None:
+    """The expected p is that of Student's t-test after the margin is subtracted."""
+    rng = np.random.default_rng(5)
+    sign = -1 if direction == "less" else 1
+    treated, untreated = sign * rng.normal(0.9, 1, 50), sign * rng.normal(0, 1, 50)
+    sides = (
+        Side.from_values(treated, [f"t{i}" for i in range(50)]),
+        Side.from_values(untreated, [f"c{i}" for i in range(50)]),
+    )
+    expected = ttest_ind(treated - sign * 0.4, untreated).pvalue
+    assert ttest_ind(treated, untreated).pvalue < expected / 100
+    claims = [
+        Claim(f"t.c{i}", ("t", "c"), "mean", direction, margin=0.4, family=family) for i in range(3)
+    ]
+    for count in (1, 3):
+        results = judge_families(claims[:count], lambda claim: (claim, *sides))
+        if direction == "different" and family == "primary" and count > 1:
+            # Only joint intervals decide them.
+            assert all(math.isnan(result.p) for result in results)
+            continue
+        # All claims have the same data, so Holm's method multiplies each p by their number.
+        assert [result.p for result in results] == pytest.approx([count * expected] * count)
+        printed_p = f"{'adjusted ' * (count > 1)}{format_p_value(results[0].p)} for the margin"
+        assert results[0].p_in_words == printed_p
+
+
 def test_a_p_value_just_below_the_limit_is_not_printed_as_the_limit() -> None:
     printed = {p: format_p_value(p) for p in (0.0494, 0.0495, 0.04984, 0.04999996, 0.05, 0.0504)}
     assert [*printed.values()] == [
@@ -239,9 +269,11 @@ def test_verdict_p_and_interval_agree(
             continue  # at the limit the result depends on rounding
         low, high = result.joint[:2] if result.joint is not None else (estimate.low, estimate.high)
         if result.claim.direction == "equivalent":
-            # Several equivalences have no p. The p of a single one agrees with its verdict.
+            # Several primary equivalences have no p. Any other p agrees with the verdict.
             assert is_significant in ("", "yes" if result.verdict == "supported" else "no")
-            assert (result.verdict == "supported") == (low >= -0.2 and high <= 0.2)
+            is_unadjusted = family != "primary" and " by itself" in result.numbers_text
+            is_within = low >= -0.2 and high <= 0.2 and not is_unadjusted
+            assert (result.verdict == "supported") == is_within, conclusion
             continue
         if result.joint is not None:
             assert (is_significant == "yes") == joint_interval_excludes_zero(result), conclusion

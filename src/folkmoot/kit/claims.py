@@ -24,8 +24,8 @@ from folkmoot.storage.run_folder import RunFolder
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
     "low, high: the 95 % interval of this comparison by itself. adjusted p: by Holm's method "
-    "within the family (for several primary claims, in each direction). A claim with a margin is "
-    "tested against the margin. p: of no difference."
+    "within the family (for several primary claims, in each direction). It is of the margin if the "
+    "claim has one, otherwise of no difference. p: always of no difference."
 )
 # Explains the joint intervals of several primary claims.
 JOINT_LEVELS = (

@@ -387,11 +387,8 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         if has_joint_intervals
         else ""
     )
-    adjusted_text = (
-        "adjusted among exploratory claims by Holm's method"
-        if doubt
-        else "or of the smallest difference that matters, adjusted by Holm's method"
-    )
+    null_text = "the smallest difference that matters, if one is stated, otherwise no difference"
+    adjusted_text = f"of {null_text}{', among exploratory claims' * bool(doubt)}, by Holm's method"
     estimates = join_sentences(
         (
             word(
@@ -414,7 +411,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         else join_sentences(result.says for result in results),
         ResultTable.from_records(
             rows,
-            f"95 % intervals{joint_text}; adjusted p: of no difference, {adjusted_text}; "
+            f"95 % intervals{joint_text}; adjusted p: {adjusted_text}; "
             "excluded: units without a known measure"
             f"{', or not yet' * any(result.pending for result in results)}; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "

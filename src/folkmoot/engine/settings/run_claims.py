@@ -9,6 +9,7 @@ run from this module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -129,7 +130,11 @@ def results_of_hypotheses(
         result = find_result(stated, results)
         # Every hypothesis of a run is one of its claims, or about the contrast of one.
         assert result is not None
-        # It was added after the run if the plan states the contrast otherwise.
+        # It was added after the run if the plan states the contrast otherwise. The p-values of the
+        # plan's claim do not test another margin.
+        if stated.margin != result.claim.margin:
+            untested = replace(result.estimate, p=math.nan)
+            result = replace(result, estimate=untested, adjusted_p=math.nan, margin_p=math.nan)
         own = replace(result.claim, direction=stated.direction, margin=stated.margin)
         found.append(replace(result, claim=own))
     return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, get_args
 
 from folkmoot.hints import capitalise
@@ -38,7 +39,10 @@ from folkmoot.measures.inference.estimates import (
     share_digits,
 )
 from folkmoot.measures.inference.simultaneous import (
+    IntervalFunction,
     JointInterval,
+    p_above_value,
+    p_below_value,
 )
 from folkmoot.measures.wording import NO_CONCLUSION, NOT_TESTED, Sentence, word
 
@@ -310,7 +314,7 @@ class Result:
     # True if no independent unit is in both conditions. The number of units is then that of the
     # smaller condition.
     is_between_units: bool = False
-    # The p-value of a claim with a margin (see `_test_margin`).
+    # The p-value of the margin (see `_test_margin`), or NaN if the claim has none.
     margin_p: float = math.nan
     # Number of subjects of both conditions that an unfinished run still asks.
     pending: int = 0
@@ -322,7 +326,12 @@ class Result:
         """The p-value that decides the claim, adjusted if other claims are tested with it."""
         # It is adjusted if the family has several claims.
         is_alone = math.isnan(self.adjusted_p) and self.joint is None
-        return self.estimate.p if is_alone else self.adjusted_p
+        return self.unadjusted_p if is_alone else self.adjusted_p
+
+    @property
+    def unadjusted_p(self) -> float:
+        """The p-value of the claim by itself: of its margin, or of no difference without one."""
+        return self.margin_p if self.claim.margin else self.estimate.p
 
     @property
     def is_tested(self) -> bool:
@@ -384,17 +393,13 @@ class Result:
     @property
     def p_in_words(self) -> str:
         """The p-value as text, such as "adjusted p = .012". Empty if the claim has no p-value."""
-        # The p-value of a claim with a margin tests the margin. Such claims lack a p-value if only
-        # intervals decide: several claims of equivalence, and a difference of unknown sign beyond a
-        # margin.
-        if not self.is_tested:
+        # The p-value of a claim with a margin tests the margin. Several primary claims of
+        # equivalence, or of a difference of unknown sign beyond a margin, lack a p-value: only
+        # joint intervals decide them.
+        if not self.is_tested or not math.isfinite(self.p):
             return ""
-        if self.claim.margin:
-            is_alone = math.isnan(self.adjusted_p) and self.joint is None
-            p = self.margin_p if is_alone else self.adjusted_p if self.joint else math.nan
-            adjusted = "" if is_alone else "adjusted "
-            return f"{adjusted}{format_p_value(p)} for the margin" if math.isfinite(p) else ""
-        return f"{'adjusted ' * math.isfinite(self.adjusted_p)}{format_p_value(self.p)}"
+        adjusted = "adjusted " * math.isfinite(self.adjusted_p)
+        return f"{adjusted}{format_p_value(self.p)}{' for the margin' * bool(self.claim.margin)}"
 
     @property
     def interval_text(self) -> str:
@@ -408,8 +413,10 @@ class Result:
         if self.joint is not None:
             joint = self.claim.format_joint_interval(self.joint, more)
             return f"{own} by itself, {joint} jointly"
-        # An unadjusted interval may exclude zero although the adjusted p-value decides nothing.
-        alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
+        # An unadjusted interval may exclude zero (or show the claim of a margin) although the
+        # adjusted p-value decides nothing.
+        excludes_null = self.margin_p < ALPHA if self.claim.margin else self.estimate.excludes_zero
+        alone = excludes_null and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{own}{' by itself' * alone}"
 
     @property
@@ -600,6 +607,9 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         lost,
         means=means,
         is_between_units=set(first.units).isdisjoint(second.units),
+        margin_p=_test_margin(claim, first, second)
+        if claim.margin and estimate.has_interval
+        else math.nan,
         pending=first.pending + second.pending,
         missing_rounds=(first.missing_rounds, second.missing_rounds),
     )
@@ -612,6 +622,33 @@ def estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Est
     """
     are_shares = claim.is_mean_of_shares
     return estimate_difference(first, second, claim.kind, level, are_shares=are_shares)
+
+
+def make_interval_function(claim: Claim, first: Side, second: Side) -> IntervalFunction:
+    """Return the function from a confidence level to the interval of a claim's difference."""
+    # Tests of both directions often ask for the same level.
+
+    @cache
+    def interval_at(level: float) -> tuple[float, float]:
+        found = estimate_claim(claim, first, second, level)
+        return found.low, found.high
+
+    return interval_at
+
+
+def _test_margin(claim: Claim, first: Side, second: Side) -> float:
+    # The p-value agrees with the interval: it is below alpha if the interval at 1 − alpha lies on
+    # one side of the margin. For a claim of equivalence, the interval must lie within ± the margin.
+    # For a difference of unknown sign, it must lie outside.
+    margin, interval_at = claim.margin, make_interval_function(claim, first, second)
+    if claim.direction == "equivalent":
+        one_sided = max(p_above_value(-margin, interval_at), p_below_value(margin, interval_at))
+    elif claim.direction == "different":
+        one_sided = min(p_above_value(margin, interval_at), p_below_value(-margin, interval_at))
+    else:
+        null = -margin if claim.direction == "less" else margin
+        one_sided = min(p_above_value(null, interval_at), p_below_value(null, interval_at))
+    return min(1.0, 2 * one_sided)
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:

@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 
 from folkmoot.measures.inference.claims import (
     CONTRADICTED,
@@ -22,9 +21,9 @@ from folkmoot.measures.inference.claims import (
     ClaimVerdict,
     Family,
     Result,
-    estimate_claim,
     evaluate,
     judge,
+    make_interval_function,
     without_result,
 )
 from folkmoot.measures.inference.differences import Side
@@ -34,7 +33,8 @@ from folkmoot.measures.inference.simultaneous import (
     DirectionalTests,
     JointResult,
     decide_jointly,
-    p_beyond,
+    p_above_value,
+    p_below_value,
 )
 
 # The data of a claim: the claim with its unit, and both sides. A string is the reason if there are
@@ -52,17 +52,12 @@ def judge_families(claims: Sequence[Claim], read: Callable[[Claim], Read]) -> li
     # interval of each estimate stays at 95 %, without a correction.
     results: list[Result] = []
     data_of_primary: dict[int, tuple[Side, Side]] = {}
-    size = Counter(claim.family for claim in claims)
     for index, claim in enumerate(claims):
         sides = read(claim)
         if isinstance(sides, str):
             results.append(without_result(claim, sides))
             continue
-        result = evaluate(*sides, ALPHA)
-        # Only a claim that is alone in its family prints this p-value.
-        if claim.margin and size[claim.family] == 1 and result.estimate.has_interval:
-            result = replace(result, margin_p=_test_margin(*sides))
-        results.append(result)
+        results.append(evaluate(*sides, ALPHA))
         if claim.family == "primary":
             data_of_primary[index] = sides[1:]
     adjusted = adjust_families(results, ALPHA)
@@ -91,12 +86,12 @@ def _directional_tests(result: Result, first: Side, second: Side) -> Directional
     if not result.is_tested or not estimate.has_interval:
         return None
 
-    interval_at = _interval_function(claim, first, second)
+    interval_at = make_interval_function(claim, first, second)
     if claim.needs_both_bounds:
         return DirectionalTests(0.0, 0.0, 1.0, 1.0, interval_at, keeps_share=True)
     null = -claim.margin if claim.direction == "less" else claim.margin
     if claim.margin:
-        p_above, p_below = _p_above(null, interval_at), _p_below(null, interval_at)
+        p_above, p_below = p_above_value(null, interval_at), p_below_value(null, interval_at)
     else:
         smaller = estimate.p / 2
         is_positive = estimate.value > 0
@@ -104,28 +99,6 @@ def _directional_tests(result: Result, first: Side, second: Side) -> Directional
     return DirectionalTests(
         null, null, p_above, p_below, interval_at, is_mirrored=claim.direction == "less"
     )
-
-
-# From a confidence level to the interval of a difference.
-IntervalFunction = Callable[[float], tuple[float, float]]
-
-
-def _p_above(value: float, interval_at: IntervalFunction) -> float:
-    return p_beyond(value, lambda level: interval_at(level)[0])
-
-
-def _p_below(value: float, interval_at: IntervalFunction) -> float:
-    return p_beyond(-value, lambda level: -interval_at(level)[1])
-
-
-def _interval_function(claim: Claim, first: Side, second: Side) -> IntervalFunction:
-    # Both directions often ask for the same level.
-    @cache
-    def interval_at(level: float) -> tuple[float, float]:
-        found = estimate_claim(claim, first, second, level)
-        return found.low, found.high
-
-    return interval_at
 
 
 def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
@@ -154,7 +127,7 @@ def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Res
 
 
 def _adjust_in_family(results: Sequence[Result], family: Family) -> list[float]:
-    return holm([r.estimate.p for r in results if r.claim.family == family])
+    return holm([r.unadjusted_p for r in results if r.claim.family == family])
 
 
 def _within_family(result: Result, p: float, size: Counter[Family], alpha: float) -> Result:
@@ -162,19 +135,6 @@ def _within_family(result: Result, p: float, size: Counter[Family], alpha: float
     if not several or result.why:
         return replace(result, adjusted_p=p if several else math.nan)
     verdict = judge(claim.direction, claim.margin, replace(result.estimate, p=p), alpha)
+    # `judge` decides equivalence by the interval alone, which is not adjusted.
+    verdict = UNDECIDED if verdict == SUPPORTED and p >= alpha else verdict
     return replace(result, adjusted_p=p, verdict=verdict)
-
-
-def _test_margin(claim: Claim, first: Side, second: Side) -> float:
-    # The p-value agrees with the interval: it is below alpha if the interval at 1 − alpha lies on
-    # one side of the margin. For a claim of equivalence, the interval must lie within ± the margin.
-    if not claim.margin or claim.direction == "different":
-        return math.nan
-
-    interval_at = _interval_function(claim, first, second)
-    if claim.direction == "equivalent":
-        one_sided = max(_p_above(-claim.margin, interval_at), _p_below(claim.margin, interval_at))
-    else:
-        null = -claim.margin if claim.direction == "less" else claim.margin
-        one_sided = min(_p_above(null, interval_at), _p_below(null, interval_at))
-    return min(1.0, 2 * one_sided)

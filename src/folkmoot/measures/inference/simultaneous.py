@@ -19,6 +19,9 @@ from typing import NamedTuple
 from folkmoot.measures.inference.estimates import ALPHA
 from folkmoot.measures.inference.proportions import holm
 
+# From a confidence level to the interval (low, high) of a difference.
+IntervalFunction = Callable[[float], tuple[float, float]]
+
 
 class JointInterval(NamedTuple):
     """The interval of a primary claim. The intervals of all primary claims hold jointly at 95 %."""
@@ -40,7 +43,7 @@ class DirectionalTests(NamedTuple):
     # The one-sided p-value of the hypothesis that the difference is at least `high_null`.
     p_below: float
     # The interval (low, high) of the claim by itself at a two-sided level.
-    interval_at: Callable[[float], tuple[float, float]]
+    interval_at: IntervalFunction
     # True if the claim needs both bounds for a decision. A null value then never replaces its
     # bounds.
     keeps_share: bool = False
@@ -97,11 +100,18 @@ def decide_jointly(
     ]
 
 
-def p_beyond(null: float, bound_at: Callable[[float], float]) -> float:
-    """Return the one-sided p-value of the hypothesis that a difference is at most `null`.
+def p_above_value(value: float, interval_at: IntervalFunction) -> float:
+    """Return the one-sided p-value of the hypothesis that a difference is at most `value`."""
+    return _p_beyond(value, lambda level: interval_at(level)[0])
 
-    - `bound_at`: returns the lower bound of the interval at a confidence level, such as .95.
-    """
+
+def p_below_value(value: float, interval_at: IntervalFunction) -> float:
+    """Return the one-sided p-value of the hypothesis that a difference is at least `value`."""
+    return _p_beyond(-value, lambda level: -interval_at(level)[1])
+
+
+def _p_beyond(null: float, bound_at: Callable[[float], float]) -> float:
+    # `bound_at` returns the lower bound of the interval at a confidence level, such as .95.
     most, least = 0.0, -34.0
     if not bound_at(-math.expm1(-1e-6)) > null:
         # The estimate itself is not beyond the value.
