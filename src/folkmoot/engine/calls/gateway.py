@@ -13,8 +13,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -122,6 +122,8 @@ class Gateway:
     ) -> None:
         self.usage_by_model: dict[str, ModelUsage] = {}
         self.in_flight = 0
+        # Pieces of work of the engine that are neither calls nor code of the study.
+        self._works = 0
         self.shared_limits = shared_limits or create_limits(journal, config, progress)
         self.budget = self.shared_limits.budget
         self._batch_queue: BatchQueue | None = None
@@ -248,12 +250,27 @@ class Gateway:
         min_waiting = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
         return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS
 
-    def hold_batches(self) -> AbstractContextManager[None]:
-        """Return a context manager that delays the submission of batches while it is open."""
+    @contextmanager
+    def hold_batches(self) -> Iterator[None]:
+        """Delay the submission of batches while this context manager is open."""
         # For work that may lead to further calls, such as a computation.
-        return (
-            nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
-        )
+        queue = self._batch_queue
+        with self.count_as_work(), nullcontext() if queue is None else queue.hold_while_working():
+            yield
+
+    @contextmanager
+    def count_as_work(self) -> Iterator[None]:
+        """Let `is_idle` be false while this context manager is open."""
+        self._works += 1
+        try:
+            yield
+        finally:
+            self._works -= 1
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no call, computation or part on a cluster is in progress."""
+        return not (self.in_flight or self._works)
 
     async def close(self) -> None:
         """Close the connections of the providers."""

@@ -28,6 +28,12 @@ STOPPING = (
     "stopping after the replies in flight; a second Ctrl-C abandons them, although they may be "
     "paid for"
 )
+ENDING_PROTOCOL = (
+    "no reply is in flight, but the code of the study waits for something else: ending it now"
+)
+# A stopped protocol is cancelled if the engine has been idle in so many checks, one after another.
+IDLE_CHECKS = 5
+IDLE_CHECK_SECONDS = 0.4
 
 
 class RunStopper:
@@ -203,3 +209,54 @@ def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]
     finally:
         # The closure refers to the context and with it to all objects of the run.
         stopper.halt = None
+
+
+@contextlib.contextmanager
+def end_halted_protocol(context: RunContext) -> Iterator[None]:
+    """Cancel the code in this context manager if new calls are stopped and it makes none.
+
+    Raises the error that stopped the run.
+    """
+    # A stopped protocol ends by itself at its next call. Without this, a protocol that waits for
+    # something else, such as a lock or a queue of the study, would never end.
+    task = asyncio.current_task()
+    assert task is not None
+    watcher: asyncio.Task[None] | None = None
+    is_cancelled_here = False
+
+    def start_watcher() -> None:
+        nonlocal watcher
+        watcher = watcher or asyncio.ensure_future(cancel_idle_protocol())
+
+    async def cancel_idle_protocol() -> None:
+        nonlocal is_cancelled_here
+        await _wait_until_idle(context)
+        context.progress(Notice(ENDING_PROTOCOL, "warning"))
+        is_cancelled_here = True
+        task.cancel()
+
+    context.on_halt = start_watcher
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_cancelled_here and context.halt_cause is not None:
+            raise context.halt_cause from None
+        raise
+    finally:
+        # The closures refer to the context and with it to all objects of the run.
+        context.on_halt = None
+        if watcher is not None:
+            watcher.cancel()
+        if is_cancelled_here:
+            task.uncancel()
+
+
+async def _wait_until_idle(context: RunContext) -> None:
+    # A protocol may do something between two calls, and a run that pauses may replay calls. So the
+    # engine has to be idle for several checks, without any new call.
+    idle_checks, calls_before = 0, -1
+    while idle_checks < IDLE_CHECKS:
+        await asyncio.sleep(IDLE_CHECK_SECONDS)
+        calls = context.gateway.total_use()[1]
+        is_idle = context.gateway.is_idle and calls == calls_before
+        idle_checks, calls_before = idle_checks + 1 if is_idle else 0, calls

@@ -32,7 +32,12 @@ from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
-from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
+from folkmoot.engine.run.event_loop import (
+    RunStopper,
+    end_halted_protocol,
+    handle_interrupt,
+    release_free_memory,
+)
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.seats.seat_manager import SeatManager
@@ -403,9 +408,10 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
     with handle_interrupt(context, execution.stopper):
         async with _open_executor(execution, context):
             with (
+                end_halted_protocol(context),
                 report_unawaited_coroutines(context.unawaited_errors.append)
                 if is_own_study
-                else contextlib.nullcontext()
+                else contextlib.nullcontext(),
             ):
                 if execution.options.preflight_requests:
                     await run_preflight(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
@@ -44,7 +45,12 @@ async def run_fork(
 
     async def run_concurrently(indices: Sequence[int]) -> bool:
         handed_out.update(indices)
-        failures.update(await executor(run, fork, [fork_items[i] for i in indices], results, stage))
+        # The calls of items on a cluster are in flight there.
+        is_local = executor is run_locally
+        with contextlib.nullcontext() if is_local else run.gateway.count_as_work():
+            failures.update(
+                await executor(run, fork, [fork_items[i] for i in indices], results, stage)
+            )
         return not failures and run.halt_cause is None
 
     if blocks and run.gateway.budget.active:

@@ -141,6 +141,8 @@ class RunContext:
     # None: files are written directly.
     held_files: dict[Path, Path] | None = None
     halt_cause: BaseException | None = None
+    # Called when something stops new calls.
+    on_halt: Callable[[], object] | None = None
     # Whether saving memory is worth an additional process.
     is_large: bool = False
     # Usage of calls that requested a cut reply again.
@@ -361,6 +363,8 @@ class RunContext:
         if self.halt_cause is None:
             self.halt_cause = cause
             self.gateway.stop_calls(RunHaltedError("the run is stopping"))
+            if self.on_halt is not None:
+                self.on_halt()
 
     @property
     def replays_while_pausing(self) -> bool:
