@@ -94,6 +94,23 @@ def test_claims_without_data_make_a_finding_that_says_why() -> None:
     assert "no comparison is planned" in claims_finding("d", "D", [], axis="changed").says
 
 
+def test_claims_that_cannot_be_tested_are_named_beside_others_with_the_reason() -> None:
+    """The statement names primary claims, and a note names the others."""
+    secondary, exploratory = (
+        replace(CLAIM, contrast=contrast, family=family)
+        for contrast, family in ((("c", "a"), "secondary"), (("d", "a"), "exploratory"))
+    )
+    sides = (make_side(40, 100, "own"), make_side(10, 100, "base"))
+    results = judge_families(
+        [CLAIM, secondary, exploratory],
+        lambda claim: (claim, *sides) if claim is secondary else "changed is a text",
+    )
+    finding = claims_finding("d", "D", results, axis="changed")
+    assert finding.says.startswith("Changed: b − a unknown (changed is a text): not tested. ")
+    assert finding.notes[1:] == ("d − a unknown (changed is a text): not tested.",)
+    assert finding.primary and len(finding.grid.rows) == 1
+
+
 def test_differences_of_shares_are_in_points_in_tables_too() -> None:
     cells = [("difference_points", 0.127), ("low_points", -0.046), ("high_points", 0.0)]
     assert [format_cell(value, name) for name, value in cells] == ["+12.7", "−4.6", "+0.0"]

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -116,12 +117,26 @@ def test_cells_spooled_to_disk_are_unchanged(
 
 
 def test_declared_types_are_used_for_undetermined_columns() -> None:
-    recording = TableBuffer("t", None, {"empty": "bool", "whole": "float", "text": "int"})
-    recording.add_row({"empty": None, "whole": 1, "text": "a"})
+    recording = TableBuffer("t", None, {"empty": "bool", "whole": "float", "part": "int"})
+    recording.add_row({"empty": None, "whole": 1, "part": 0.5})
     schema = recording.to_frame().collect_schema()
-    assert list(schema.dtypes()) == [pl.Boolean(), pl.Float64(), pl.String()]
+    assert list(schema.dtypes()) == [pl.Boolean(), pl.Float64(), pl.Float64()]
     nothing = TableBuffer("t", None, {"empty": "bool"}).to_frame().lazy().collect()
     assert nothing.schema == {"empty": pl.Boolean()} and nothing.height == 0
+
+
+@pytest.mark.parametrize("kind", ["bool", "int", "float"])
+def test_text_in_a_column_of_another_declared_kind_is_refused_with_its_value(kind: str) -> None:
+    recording = TableBuffer("votes", None, {"who": "text", "warmth": kind})
+    recording.add_row({"who": "ann", "warmth": None})
+    with pytest.raises(ProtocolError, match=f"table votes, column warmth: '4' .* declares {kind};"):
+        recording.add_row({"who": "ben", "warmth": "4"})
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), np.float32("inf")])
+def test_infinite_cell_is_refused(value: float) -> None:
+    with pytest.raises(ProtocolError, match="table t, column part: a cell cannot be infinite"):
+        TableBuffer("t").add_row({"part": value})
 
 
 def test_recorded_row_is_not_affected_by_later_changes() -> None:

@@ -153,15 +153,19 @@ def claims_finding(
     """
     # By default, the fields `unit` and `units` come from the claims.
 
-    # The run has no observation for other claims, for example if it did not use a condition.
+    # The run has no observation for other claims, for example if it did not use a condition, or
+    # if a column cannot be compared.
     observed = [result for result in results if result.counts != (0, 0)]
-    primary = any(result.claim.family == "primary" for result in observed or results)
+    primary = any(result.claim.family == "primary" for result in results)
     if not observed:
         reasons = list(dict.fromkeys(result.why for result in results))
         why = join_first(reasons) or "no comparison is planned"
         says = word("refusal", "no data", about=capitalise(axis), why=why)
         nothing = ResultTable((), ())
         return Finding(key, title, says, nothing, headline=primary, primary=primary, **more)
+    # The statement gives the reason for a primary claim, and a note for the other claims.
+    stated = [result for result in results if result in observed or result.is_primary]
+    unobserved = [result.conclusion_text for result in results if result not in stated]
     first = max(observed, key=lambda result: result.estimate.unit_count)
     basis: dict[str, Any] = {"unit": first.claim.unit, "units": first.estimate.unit_count}
     return Finding(
@@ -169,7 +173,7 @@ def claims_finding(
         title,
         # The first page of a report shows the statement without the title, so the statement names
         # the measure.
-        describe_claims(observed, capitalise(axis)),
+        describe_claims(stated, capitalise(axis)),
         ResultTable.from_records(
             claim_rows(observed), f"First minus second{_describe_methods(observed)}."
         ),
@@ -178,6 +182,11 @@ def claims_finding(
             LEVELS,
             *([JOINT_LEVELS] if any(result.joint is not None for result in observed) else []),
             *([] if primary else [EXPLORATORY]),
+            *(
+                [word("comparison", "several", conclusions=join_sentences(unobserved, "; "))]
+                if unobserved
+                else []
+            ),
             *notes,
         ),
         headline=primary,

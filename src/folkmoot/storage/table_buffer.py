@@ -36,6 +36,8 @@ BufferedRow = tuple[bytes, int, Sequence[TableCell]]
 
 # Rows of one table that stay in memory before they are written to the file.
 MAX_ROWS_IN_MEMORY = 4_000
+# Characters of a text that an error message quotes.
+MAX_QUOTED_CHARACTERS = 40
 # Rows of one frame. A larger table is written frame by frame. Polars holds several frames at the
 # same time, and one row of packed spans becomes a dozen rows. Frames of 2,000 rows took 150 MB more
 # memory for the table of spans, and saved no time.
@@ -301,6 +303,7 @@ class TableBuffer:
             self._first[number] = key
         types = tuple(map(type, cells))
         if types not in self._counted[number]:
+            self._refuse_undeclared_texts(columns, cells)
             self._counted[number].add(types)
             for name, cell_type in zip(columns, types, strict=True):
                 self._kinds[name].add(cell_type.__name__)
@@ -308,6 +311,21 @@ class TableBuffer:
         self._count += 1
         if len(self.waiting) >= MAX_ROWS_IN_MEMORY and self._file is not None:
             self._file.write_rows([self])
+
+    def _refuse_undeclared_texts(self, columns: Sequence[str], cells: Sequence[TableCell]) -> None:
+        # A column of texts could not be tested, and findings would count no unit.
+        for name, cell in zip(columns, cells, strict=True):
+            declared = self._declared.get(name, "text")
+            if isinstance(cell, str) and declared != "text":
+                shown = (
+                    cell
+                    if len(cell) <= MAX_QUOTED_CHARACTERS
+                    else f"{cell[:MAX_QUOTED_CHARACTERS]}…"
+                )
+                raise ProtocolError(
+                    f"table {self.name}, column {name}: {shown!r} is a text, but the class of the "
+                    f"row declares {declared}; convert the value, or declare `str`"
+                )
 
     def to_frame(self) -> pl.DataFrame | pl.LazyFrame:
         """Return all rows in the order of their keys.
@@ -472,7 +490,12 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
         # Store plain types. Sourced texts and numbers would keep their sources in memory.
         return value if type(value) is str else str(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        if math.isinf(value):
+            raise ProtocolError(
+                f"table {table}, column {name}: a cell cannot be infinite; record None for an "
+                "unknown value, or a finite number"
+            )
+        return None if math.isnan(value) else float(value)
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise ProtocolError(

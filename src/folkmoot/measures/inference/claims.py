@@ -431,9 +431,14 @@ class Result:
         return self.claim.format_signed(self.estimate.value, self.more_digits)
 
     @property
+    def is_primary(self) -> bool:
+        """True if the claim is primary."""
+        return self.claim.family == "primary"
+
+    @property
     def is_shown(self) -> bool:
         """True if the claim is primary and supported."""
-        return self.claim.family == "primary" and self.verdict == SUPPORTED
+        return self.is_primary and self.verdict == SUPPORTED
 
     @property
     def says(self) -> Sentence:
