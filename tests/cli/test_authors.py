@@ -96,6 +96,11 @@ MISTAKES = {
         "    async def talk(): await session.ask(ANN, 'x')\n    talk()  # wrong",
         "talk(…) is not awaited",
     ),
+    "task, not awaited": (
+        LAST_LINE,
+        "    __import__('asyncio').create_task(session.child('x').ask(ANN, 'Sure?'))  # wrong",
+        "ask(…) runs in a task that is not awaited",
+    ),
     "too much await": (LAST_LINE, '    await session.record("t", {"a": 1})', "leave out `await`"),
     "map, sync": (LAST_LINE, "    await session.child('x').map([1], lambda s, n: n)", "not async"),
     "take_turns gives text": (

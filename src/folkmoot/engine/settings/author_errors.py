@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import sys
@@ -124,10 +125,35 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
         original_showwarning, warnings.showwarning = warnings.showwarning, report_warning
         # One frame is enough: the line that created the coroutine. Each further frame costs time.
         sys.set_coroutine_origin_tracking_depth(1)
+        tasks_before = asyncio.all_tasks()
         try:
             yield
+            for task in asyncio.all_tasks() - tasks_before:
+                if (error := _find_unawaited_task(task)) is not None:
+                    on_unawaited(error)
         finally:
             sys.set_coroutine_origin_tracking_depth(depth)
+
+
+def _find_unawaited_task(task: asyncio.Task[object]) -> ProtocolError | None:
+    # A task of study code that is still pending at the end of the protocol. Its questions would not
+    # be asked, and asyncio would report nothing before Python ends.
+    coroutine = task.get_coro()
+    code = getattr(coroutine, "cr_code", None)
+    origin = getattr(coroutine, "cr_origin", None)
+    if task.done() or code is None or not origin:
+        return None
+    file, line, _ = origin[0]
+    folders = {PACKAGE_ROOT, Path(asyncio.__file__).parents[1]}
+    if folders & {*Path(file).parents} or "site-packages" in Path(file).parts:
+        return None
+    name = code.co_qualname.removeprefix("Scope.").removeprefix("Session.")
+    return ProtocolError(
+        f"{name}(…) runs in a task that is not awaited, so the protocol ended before it; write "
+        f"`await` before the call, or use map() for calls at the same time ({Path(file).name}, "
+        f"line {line})",
+        (file, line),
+    )
 
 
 def last_author_location(error: BaseException) -> tuple[str, int] | None:
