@@ -133,6 +133,11 @@ def test_a_changed_cell_keeps_the_run_and_the_error_names_a_remedy(model: Counti
     } == file_contents
 
 
+def test_check_of_settings_given_in_python_names_no_file(model: CountingProvider) -> None:
+    run = folkmoot.run(STUDY, {}, provider=model)
+    assert "No problems in the settings (" in repr(run.check())
+
+
 def test_a_change_can_be_accepted(model: CountingProvider) -> None:
     first = folkmoot.run(STUDY, {}, provider=model)
     second = folkmoot.run(STUDY, {"people": 5}, provider=model, accept_changes=True)
@@ -156,7 +161,8 @@ def test_a_folder_without_a_run_is_refused(
 ) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.md").write_text("mine")
-    with pytest.raises(RunExistsError):
+    # No value of `if_exists` would help, so the message names none.
+    with pytest.raises(RunExistsError, match=r"is not the folder of a run[^_]*with out=…$"):
         folkmoot.run(STUDY, {}, provider=model, out="thesis", if_exists=if_exists)
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == [
         "chapter.md"

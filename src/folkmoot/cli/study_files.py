@@ -157,8 +157,10 @@ def print_check(
             soft_wrap=True,
         )
     check = check_study_file(study_file, options, notices)
-    file, title = _terminal_text(check.file), _terminal_text(check.title)
-    console.print(f"[green]No problems[/] in {file} ({title})", soft_wrap=True)
+    # Settings that were given in Python have the path of a file that does not exist.
+    place = _terminal_text(check.file) if study_file.path.is_file() else "the settings"
+    title = _terminal_text(check.title)
+    console.print(f"[green]No problems[/] in {place} ({title})", soft_wrap=True)
     for warning in check.warnings:
         console.print(f"[yellow]Warning:[/] {_terminal_text(str(warning))}", soft_wrap=True)
     for note in check.notes:

@@ -73,6 +73,11 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
     with storage_errors(folder):
         is_empty = not folder.exists() or not any(folder.iterdir())
         if not resume and not is_empty and not _is_run_without_calls(folder):
+            if not is_run_folder(folder):
+                raise RunExistsError(
+                    f"{folder} is not empty, and it is not the folder of a run. Choose another "
+                    "place with --out; from Python, with out=…"
+                )
             raise RunExistsError(
                 f"{folder} already exists; runs are never overwritten. Add --resume to continue "
                 "it, or choose another place with --out; from Python, if_exists="
