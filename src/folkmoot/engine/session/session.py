@@ -295,7 +295,8 @@ class Scope:
           The default is the address of the question to which `ask` returned the text.
         - `part`: a name for the utterance, if one reply contains several utterances.
         - `public`: whether the other speakers hear the utterance.
-        - `finish`: the finish reason of the reply. The default is that of the last reply.
+        - `finish`: the finish reason of the reply. The default is that of the last reply that this
+          scope asked for, if `text` is this reply.
         - `columns`: additional columns of the study.
         """
         # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or
