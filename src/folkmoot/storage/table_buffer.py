@@ -29,6 +29,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from folkmoot.errors import ProtocolError, StorageError
+from folkmoot.hints import shorten
 
 TableCell = str | int | float | bool | None
 # The key of a row, the index of its columns in `_columns`, and its cells.
@@ -317,14 +318,10 @@ class TableBuffer:
         for name, cell in zip(columns, cells, strict=True):
             declared = self._declared.get(name, "text")
             if isinstance(cell, str) and declared != "text":
-                shown = (
-                    cell
-                    if len(cell) <= MAX_QUOTED_CHARACTERS
-                    else f"{cell[:MAX_QUOTED_CHARACTERS]}…"
-                )
                 raise ProtocolError(
-                    f"table {self.name}, column {name}: {shown!r} is a text, but the class of the "
-                    f"row declares {declared}; convert the value, or declare `str`"
+                    f"table {self.name}, column {name}: {shorten(cell, MAX_QUOTED_CHARACTERS)!r} "
+                    f"is a text, but the class of the row declares {declared}; convert the value, "
+                    "or declare `str`"
                 )
 
     def to_frame(self) -> pl.DataFrame | pl.LazyFrame:
