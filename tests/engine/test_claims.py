@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import ArrayLike
 from scipy.stats import ttest_1samp
@@ -190,6 +192,49 @@ def test_round_that_one_condition_lacks_is_left_out_of_both(tmp_path: Path) -> N
     run = write_run_with_table(tmp_path / "apart", [*early_in_a, *rest], "games")
     (result,) = evaluate_claims(run, [ROUNDS_CLAIM])
     assert "no round has values in both b and a" in result.why
+
+
+@pytest.mark.parametrize("unknown", ["no row", "NaN", "NaN and null"])
+def test_round_is_missing_however_a_table_records_it(unknown: str, tmp_path: Path) -> None:
+    rows = write_rounds(tmp_path / "complete").read_table("games").rows(named=True)
+    kept = []
+    for row in rows:
+        person = int(row["participant_id"][1:])
+        is_missing = row["treatment"] == "b" and person % 2 == 1 and row["task"] == "first"
+        if unknown == "NaN and null" and row["participant_id"] == "b2" and row["task"] == "first":
+            kept.append(row | {"give": None})
+        elif not is_missing:
+            kept.append(row)
+        elif unknown != "no row":
+            kept.append(row | {"give": math.nan})
+    table = pl.DataFrame(kept, infer_schema_length=None, strict=False)
+    found = claims_of_run.read_rows(table, "give", ROUNDS_CLAIM)
+    assert not isinstance(found, str)
+    means = dict(found[1].group_by("arm").agg(pl.col("value").mean()).iter_rows())
+    assert means == pytest.approx({"a": 5.5, "b": 5.5}, abs=0.2)
+
+
+def test_missing_experiment_of_a_session_makes_no_effect_of_its_treatment() -> None:
+    rows = [
+        {
+            "experiment_id": experiment,
+            "session": f"{treatment}{i}",
+            "participant_id": "p",
+            "treatment": treatment,
+            "task": "first",
+            "give": level + i % 3,
+        }
+        for experiment, level in (("e1", 0.0), ("e2", 50.0))
+        for treatment in "ab"
+        for i in range(6)
+        if (experiment, treatment) != ("e1", "b") or i < 3
+    ]
+    subject = ("experiment_id", "session", "participant_id")
+    claim = replace(ROUNDS_CLAIM, subject=subject, repeated=("experiment_id", "task"))
+    found = claims_of_run.read_rows(pl.DataFrame(rows), "give", claim)
+    assert not isinstance(found, str)
+    means = dict(found[1].group_by("arm").agg(pl.col("value").mean()).iter_rows())
+    assert means == pytest.approx({"a": 26.0, "b": 26.0})
 
 
 def test_answer_that_does_not_count_excludes_its_participant(tmp_path: Path) -> None:

@@ -323,7 +323,8 @@ def read_rows(
     for name in (claim.unit_column, *claim.subject, *claim.repeated, *where_columns):
         if name and name not in table.columns:
             return f"the table of {claim.measure} has no {name}"
-    value = pl.col(column).cast(pl.Float64)
+    # NaN is unknown as well. It compares as greater than each number.
+    value = pl.col(column).cast(pl.Float64).fill_nan(None)
     if claim.at_least is not None:
         value = (value >= claim.at_least).cast(pl.Float64)
     table, value = _apply_where(table, value, claim)
@@ -417,8 +418,8 @@ def average_rounds(
     is_known = pl.col("value").is_not_null()
     missing = pl.len() - is_known.sum()
     subjects = rows.group_by(keys, maintain_order=True)
-    # Without a missing value there is nothing to move, and rounding must not change a figure.
-    if not repeated or not rows["value"].null_count():
+    # If no round is missing, there is nothing to move, and rounding must not change a figure.
+    if not repeated or _has_all_rounds(rows.filter(is_known), subject, repeated):
         return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
     levels = rows.group_by("arm", *repeated).agg(level=pl.col("value").mean())
     arm_levels = levels.group_by("arm").agg(arm_level=pl.col("level").mean())
@@ -427,6 +428,17 @@ def average_rounds(
     moved = pl.col("value") - pl.col("level") + pl.col("arm_level")
     subjects = rows.with_columns(moved).group_by(keys, maintain_order=True)
     return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
+
+
+def _has_all_rounds(
+    known_rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str]
+) -> bool:
+    # Whether all participants of an arm have values in the same rounds. A table may record a
+    # missing round without a row. A column of both, such as the experiment, tells rounds apart: one
+    # participant is then several subjects, and has the rounds of all of them.
+    participant = ["arm", *(name for name in subject if name not in repeated), "unit"]
+    rounds = pl.struct(*repeated).n_unique()
+    return bool(known_rows.select((rounds.over(participant) == rounds.over("arm")).all()).item())
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:

@@ -174,6 +174,8 @@ def _mean_of_columns(table: pl.DataFrame, columns: Sequence[str], by: str | None
     arm = pl.col(by) if by else pl.lit(EVERYBODY)
     rows = table.select(pl.int_range(pl.len()).alias("row"), arm.alias("arm"), *columns)
     values = rows.unpivot(columns, index=["row", "arm"], variable_name="round")
+    # A file may write an empty cell as NaN.
+    values = values.with_columns(pl.col("value").cast(pl.Float64).fill_nan(None))
     means = average_rounds(values.with_columns(unit="row"), ("row",), ("round",))
     return means.sort("row")["value"]
 
