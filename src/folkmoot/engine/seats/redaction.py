@@ -140,8 +140,11 @@ class Words:
         """
         for first in self.find_word_sequence(line[: min_characters + 1]):
             start, last = self._word_offsets[first], 0
-            for end in ends[bisect_right(ends, first) :]:
-                if not line.startswith(self.line[start : self._word_offsets[end]]):
+            # Only a few places are near enough. Slices up to a far one would be slow in long files.
+            for position in range(bisect_right(ends, first), len(ends)):
+                end = ends[position]
+                length = self._word_offsets[end] - start
+                if length > len(line) or not line.startswith(self.line[start : start + length]):
                     break
                 last = end
             if last:
