@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -139,6 +140,17 @@ def test_refused_resume_names_every_difference(run: Path) -> None:
     text = " ".join(output.split())
     assert "settings.participants_per_condition was 6, is now 7" in text
     assert "Safer streets" in text and "Better streets" in text
+
+
+def test_changed_hash_is_named(run: Path) -> None:
+    """A plan with a changed hash and the same content has no other difference to list."""
+    plan = json.loads((run / "plan.json").read_bytes())
+    plan["sealed"]["design"]["hash"] = "0" * 64
+    (run / "plan.json").write_text(json.dumps(plan), "utf-8")
+    command = ["run", str(find_study_path(run)), "--out", str(run), "--resume"]
+    output = CliRunner().invoke(app, [*command, "--model", "synthetic"]).output
+    text = " ".join(output.split())
+    assert "the design differs from plan.json: only its hash differs, not its content." in text
 
 
 def test_run_locked_by_another_process_is_unchanged(run: Path) -> None:

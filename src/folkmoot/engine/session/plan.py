@@ -173,6 +173,8 @@ def describe_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Describe the differences between two parts of a plan."""
     # A researcher may accept the differences, so a second one must not hide behind the first.
     found = [*_find_differences(old["data"], new["data"])]
+    if not found:
+        return "only its hash differs, not its content"
     more = len(found) - MAX_LISTED_DIFFERENCES
     listed = found[:MAX_LISTED_DIFFERENCES]
     return "; ".join(
