@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 import folkmoot
-from folkmoot.engine.study.study_file import validate_settings
+from folkmoot.engine.run.dry_run import estimate_run
+from folkmoot.engine.run.runner import apply_limit
+from folkmoot.engine.study.study_file import load_study_file, validate_settings
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
@@ -277,6 +279,20 @@ def test_a_limit_keeps_types_before_numbers() -> None:
     assert len(groups_of(limit_groups(config(), 7), Path())) == 5
     assert len(groups_of(limit_groups(config(), 2), Path())) == 2
     assert len(groups_of(limit_groups(config(groups=GROUPS), 3), Path())) == 3
+
+
+@pytest.mark.parametrize(("limit", "group_count"), [(1, 1), (2, 2), (50, 3)])
+def test_a_limit_applies_to_a_file_of_groups(tmp_path: Path, limit: int, group_count: int) -> None:
+    groups = [{**GROUPS[0], "id": f"group{number}"} for number in range(3)]
+    (tmp_path / "g.yaml").write_text(yaml.safe_dump(groups), encoding="utf-8")
+    study = tmp_path / "s.yaml"
+    study.write_text("study: negotiation\nconditions: [C1]\ngroups: g.yaml\n", encoding="utf-8")
+    run = folkmoot.run(study, model="synthetic", limit=limit, out=tmp_path / "out")
+    assert run.tables["groups"]["group_id"].to_list() == [
+        f"group{number}" for number in range(group_count)
+    ]
+    estimate = estimate_run(apply_limit(load_study_file(study), limit), "synthetic")
+    assert estimate.calls == run.manifest["calls"]
 
 
 def test_a_file_without_end_is_refused_and_not_read_to_its_end() -> None:

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import ModelError, RefusedError
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studies.workbook.preparation import limit_sessions
 from folkmoot.studies.workbook.protocol import ROUNDS
 from tests.studies.workbook.test_workbook_parts import make_manual_workbook
 from tests.studies.workbook.test_workbook_reading import make_older_layout, make_short_layout
@@ -465,6 +467,11 @@ def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> No
 def test_limit_plays_the_first_sessions_only(tmp_path: Path) -> None:
     run = run_workbook(make_workbook(), tmp_path, limit=1)
     assert len(read_sessions(run)) == 1
+
+
+def test_a_limit_does_not_raise_the_number_of_sessions_in_a_study_file() -> None:
+    config = load_study_file(EXAMPLE).config.model_copy(update={"first_sessions": 1})
+    assert limit_sessions(config, 3).first_sessions == 1
 
 
 @pytest.mark.parametrize("make", [make_older_layout, make_short_layout])

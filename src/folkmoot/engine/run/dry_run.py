@@ -247,6 +247,8 @@ MIN_ITEMS_TO_SAMPLE = 2 * SAMPLED_ITEMS
 SUFFICIENT_SAMPLE_CALLS = 1_000
 # If a study has more stages than this, the table merges stages that differ only in a number.
 MAX_STAGE_ROWS = 8
+# No study is larger than this limit.
+MAX_LIMIT_SIZE = 2**24
 
 
 class Sampler:
@@ -675,21 +677,30 @@ def embedded_provider(study_file: StudyFile) -> Provider:
 
 
 def _limit_size(study_file: StudyFile) -> int:
-    # Returns the smallest `--limit` that does not reduce the study, or 1 if the study type supports
-    # no limit.
-    if study_file.study.with_limit is None:
+    # Returns the smallest `--limit` that does not reduce the study, or 1 if this is not known.
+    study, config = study_file.study, study_file.config
+    with_limit = study.with_limit
+    # If units come from a file, a study type may set a limit that exceeds their number.
+    if with_limit is None or with_limit(config, MAX_LIMIT_SIZE) != config:
         return 1
-    # No study type tells its size, so double the limit until it reduces nothing, then bisect.
-    with_limit, config = study_file.study.with_limit, study_file.config
+    whole_size = study.size(config, study_file.study_folder)
+
+    def is_reduced(limit: int) -> bool:
+        part = with_limit(config, limit)
+        if part == config:
+            return False
+        # A limit in the settings may exceed the number of units in a file.
+        return whole_size is None or study.size(part, study_file.study_folder) != whole_size
+
+    # No study type tells its size in units of the limit, so double the limit until it reduces
+    # nothing, then bisect.
     high = 1
-    while with_limit(config, high) != config:
+    while is_reduced(high):
         high *= 2
-        if high > 2**24:
-            return 1
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if with_limit(config, middle) == config else (middle, high)
+        low, high = (middle, high) if is_reduced(middle) else (low, middle)
     return high
 
 

@@ -220,6 +220,13 @@ class NegotiationConfig(CodingStudyConfig):
         examples=["negotiation_groups.yaml"],
         json_schema_extra=field_notes(label="Your own groups"),
     )
+    first_groups: int | None = Field(
+        None,
+        ge=1,
+        description="run at most this many groups, the first ones (`--limit` with a file of "
+        "groups)",
+        json_schema_extra=field_notes(label="Most groups"),
+    )
     group_types: tuple[str, ...] = Field(
         TYPE_IDS,
         min_length=1,

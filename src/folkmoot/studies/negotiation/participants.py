@@ -53,10 +53,12 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
     Raises InputError with all problems of the researcher's groups.
     """
     if isinstance(config.groups, str):
-        return read_groups(path_in(folder, config.groups), config.weights)
-    if config.groups is not None:
-        return checked_groups(YamlTree({"groups": list(config.groups)}), config.weights)
-    return _generate_groups(config, folder)
+        groups = read_groups(path_in(folder, config.groups), config.weights)
+    elif config.groups is not None:
+        groups = checked_groups(YamlTree({"groups": list(config.groups)}), config.weights)
+    else:
+        groups = _generate_groups(config, folder)
+    return groups[: config.first_groups]
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:

@@ -56,9 +56,10 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
     """Return the settings with at most `limit` groups, spread over as many types as possible."""
-    # A file of groups is read later, so its groups cannot be cut here.
+    # A file of groups is read later, so `groups_of` cuts its groups.
     if isinstance(config.groups, str):
-        return config
+        first_groups = max(1, min(limit, config.first_groups or limit))
+        return config.model_copy(update={"first_groups": first_groups})
     if config.groups is not None:
         return config.model_copy(update={"groups": config.groups[: max(1, limit)]})
     types = config.group_types[: max(1, limit)]

@@ -134,7 +134,8 @@ def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
 
 def limit_sessions(config: WorkbookConfig, session_limit: int) -> WorkbookConfig:
     """Return a configuration with at most `session_limit` sessions of each experiment."""
-    return config.model_copy(update={"first_sessions": session_limit})
+    first_sessions = min(session_limit, config.first_sessions or session_limit)
+    return config.model_copy(update={"first_sessions": first_sessions})
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
