@@ -77,6 +77,14 @@ def test_an_ambiguous_sum_is_refused(written: str) -> None:
     assert "dollars a year" in str(problem)
 
 
+@pytest.mark.parametrize("written", ["1", "3", "5", 5, 5.0, "45"])
+def test_an_income_that_may_be_a_code_is_refused(written: object) -> None:
+    """A survey writes fifths as 1 to 5, and sums in thousands."""
+    (problem,) = check_profile({"income": written}, "2")
+    assert "Middle income" in problem.hint and "at least 100" in problem.hint
+    assert check_profile({"income": "0"}, "2") == []
+
+
 NO_ANSWER = (
     *("prefer not to say", "Prefer not to answer", "I'd rather not say", "Refused", "declined"),
     *("N/A", "no answer", "don't know", "Don’t know / not sure", "not stated", "unknown", "-"),

@@ -126,6 +126,10 @@ LISTED: dict[str, tuple[str, ...]] = {
 }
 
 
+# The smallest `income`, in dollars a year, that is read as a sum of money. 0 is read as well.
+MIN_INCOME_USD = 100
+
+
 class Given(BaseModel):
     """The known values of a real person. An attribute that is None is drawn at random.
 
@@ -171,7 +175,8 @@ class Given(BaseModel):
         row = without_refused_answers(row)
         if "income" in row and "income_usd" not in row:
             dollars = _parse_dollars(row["income"])
-            if isinstance(dollars, int):
+            # A smaller number is a code of a survey or a sum in thousands, so it stays and is refused.
+            if isinstance(dollars, int) and not 0 < dollars < MIN_INCOME_USD:
                 row["income_usd"] = dollars
                 del row["income"]
         if band := read_age_band(row.get("age")):
@@ -279,7 +284,7 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
 def _describe_expected(key: str) -> str:
     if key in LISTED:
         return f"one of: {', '.join(LISTED[key])}" + (
-            "; or dollars a year" if key == "income" else ""
+            f"; or dollars a year, 0 or at least {MIN_INCOME_USD}" if key == "income" else ""
         )
     return {
         "age": f"a whole number from {LOWEST_AGE} to {HIGHEST_AGE}, or a band such as 35-44",
