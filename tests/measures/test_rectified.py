@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -155,6 +156,22 @@ def test_the_planned_number_of_humans_gives_the_planned_width(fit: float) -> Non
     assert people_needed(9.0, 1.0, 0.0) == 20
     with pytest.raises(ValueError, match="width"):
         people_needed(0.0, 1.0, 0.5)
+
+
+def test_the_planned_number_of_humans_allows_for_few_simulated_participants() -> None:
+    rng, fit, participant_count = np.random.default_rng(3), 0.8, 120
+    n = people_needed(0.4, 1.0, fit, simulated=participant_count)
+    assert n is not None and n > 1.5 * cast(int, people_needed(0.4, 1.0, fit))
+    widths = []
+    for _ in range(200):
+        y = rng.normal(size=n)
+        f = fit * y + math.sqrt(1 - fit**2) * rng.normal(size=n)
+        estimate = rectified_mean(y, f, rng.normal(size=participant_count - n)).corrected
+        widths.append(estimate.high - estimate.low)
+    assert np.mean(widths) == pytest.approx(0.4, rel=0.05)
+    # Humans alone need 97 for this width, so 90 with simulated answers of the same people do not
+    # suffice at any fit.
+    assert people_needed(0.4, 1.0, 1.0, simulated=90) is None
 
 
 def test_unpaired_answers_are_an_error() -> None:

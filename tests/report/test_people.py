@@ -367,3 +367,13 @@ def test_na_values_of_r_and_pandas_are_missing(tmp_path: Path) -> None:
     rows = [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
     assert {row["first"] for row in rows} == {1.0}
     assert {row["units"] for row in rows} == {150 + 6}
+
+
+def test_survey_weights_are_no_attribute(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(2)
+    humans = [{**row, "weight": 1 + 2 * (i % 3 == 0)} for i, row in enumerate(humans)]
+    run, file = write_run_and_humans(tmp_path, humans, simulated)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    assert "`weight` is not applied" in findings["designs"].says
+    rows = read_rows(findings["people_heterogeneity"])
+    assert {row["attribute"] for row in rows} == {"home"}

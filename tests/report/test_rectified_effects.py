@@ -140,3 +140,26 @@ def test_corrected_shares_are_in_points_and_groups_are_units() -> None:
 
 
 FEW_GROUPS = [*(f"g{g}" for g in range(6)), *(f"g{GROUPS + g}" for g in range(6))]
+
+
+@pytest.mark.parametrize(("simulated_count", "is_enough"), [(320, False), (2_000, True)])
+def test_people_needed_depend_on_the_number_of_simulated_participants(
+    simulated_count: int, is_enough: bool
+) -> None:
+    """With a human for each of 320 simulated participants, a share has six points to each side."""
+    rng = generator(0, ("people needed",))
+    human_choices = rng.random(simulated_count) < 0.5
+    is_followed = rng.random(simulated_count) < 0.8
+    simulated = pl.DataFrame(
+        {
+            "participant_id": [f"p{number:04}" for number in range(simulated_count)],
+            "in_favour": np.where(is_followed, human_choices, ~human_choices),
+        }
+    )
+    humans = simulated.with_columns(in_favour=pl.Series(human_choices)).head(200)
+    run = Sample("run", "any", {"participants": simulated}, {}, {})
+    people = Sample("people", "people", {"participants": humans}, {}, {})
+    findings = {finding.key: finding for finding in against_people(run, people)}
+    grid = findings["people_rectified"].grid
+    (needed,) = (row[[*grid.columns].index("people_needed")] for row in grid.rows)
+    assert (needed is not None) == is_enough

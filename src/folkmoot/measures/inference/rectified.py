@@ -139,22 +139,40 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
     return Estimate(one.value - two.value, *mover(one, two), one.n + two.n, few, method="MOVER")
 
 
-def people_needed(width: float, spread: float, fit: float, *, design_effect: float = 1.0) -> int:
+def people_needed(
+    width: float,
+    spread: float,
+    fit: float,
+    *,
+    design_effect: float = 1.0,
+    simulated: float = math.inf,
+) -> int | None:
     """Return how many humans must answer so that the 95 % interval has this width.
+
+    Returns None if the interval is wider even if every simulated participant has a human who
+    answers.
 
     - `width`: the whole width, from the lower to the upper bound.
     - `spread`: the standard deviation of human answers.
     - `fit`: the correlation of human answers with the simulated answers.
     - `design_effect`: the factor by which conversation groups increase the variance.
+    - `simulated`: the number of simulated participants, with and without a human who answers.
 
     Raises ValueError for a width of 0 or less.
     """
-    # The result is at least `FEWEST_PEOPLE`. It assumes that simulated answers are many more than
-    # human answers.
+    # The result is at least `FEWEST_PEOPLE`. With n humans and T simulated participants, the
+    # variance of the corrected mean is spread² × ((1 − fit²) / n + fit² / T), which follows from
+    # the weight of `_correction_weight`.
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")
     alone = (2 * 1.96 * spread / width) ** 2 * design_effect
-    return max(FEWEST_PEOPLE, math.ceil(alone * (1 - min(1.0, max(0.0, fit)) ** 2)))
+    # With a human for each simulated participant, the interval is that of the humans alone.
+    if max(FEWEST_PEOPLE, alone) > simulated:
+        return None
+    explained = min(1.0, max(0.0, fit)) ** 2
+    left_for_simulation = 1 - alone * explained / simulated
+    count = alone * (1 - explained) / left_for_simulation if explained < 1 else 0.0
+    return max(FEWEST_PEOPLE, math.ceil(count))
 
 
 def _uncorrected_estimate(

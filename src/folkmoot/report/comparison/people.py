@@ -53,6 +53,7 @@ from folkmoot.report.comparison.samples import (
     EVERYBODY,
     Sample,
     are_independent,
+    is_weight_column,
     respell_choices,
     shared_arms,
 )
@@ -236,7 +237,9 @@ def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
     common_columns = (
         column
         for column in simulated.columns
-        if column in real.columns and column not in IDS and column not in CONDITION_COLUMNS
+        if column in real.columns
+        and column not in IDS | {*CONDITION_COLUMNS}
+        and not is_weight_column(column)
     )
     return [
         column
@@ -425,8 +428,9 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
             "MOVER. Where the same people answered in both arms, their own differences are "
             "corrected. Angelopoulos et al. (2023), doi:10.1126/science.adi6000.",
             "People needed: to ask for an interval of five points to each side of a share, or "
-            "otherwise a twentieth of a standard deviation to each side, at this fit and in groups "
-            "like theirs.",
+            "otherwise a twentieth of a standard deviation to each side, at this fit, in groups "
+            "like theirs, and with as many simulated participants as in this run. –: with a person "
+            "for each of them the interval is still wider, so more must be simulated as well.",
         ),
         section=SECTION,
         headline=True,
@@ -450,6 +454,7 @@ def _rectified_row(arm: str, measure: str, match: Match) -> Row:
             rectified.spread,
             finite_or_none(rectified.fit) or 0.0,
             design_effect=rectified.design_effect,
+            simulated=match.people.height + match.others.height,
         )
         if scale and math.isfinite(rectified.design_effect)
         else None
@@ -588,6 +593,7 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
         for column in real.columns
         if column in simulated.columns
         and column not in skip
+        and not is_weight_column(column)
         and 2 <= len(levels := real[column].drop_nulls().unique().sort().to_list()) <= MAX_LEVELS
     }
     arms = shared_arms(simulated, real)

@@ -402,8 +402,9 @@ def people_power(
         ),
         notes=(
             "For corrected estimates of `folkmoot compare RUN --people FILE`: the people are a "
-            "random sample of many more simulated ones. A share of one half is assumed, which "
-            "needs the most people.",
+            "random sample of many more simulated ones. With few simulated participants, more "
+            "people are needed, or no number of them is enough. A share of one half is assumed, "
+            "which needs the most people.",
         ),
         section=SECTION,
     )

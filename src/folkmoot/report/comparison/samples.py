@@ -490,7 +490,12 @@ def describe_respelled(name: str, respelled: Mapping[str, str]) -> Sentence:
     return word("runs", "respelled", file=name, spellings=join_first(spellings, MAX_LISTED))
 
 
+def is_weight_column(column: str) -> bool:
+    """Return whether a column of a table of people holds their survey weights."""
+    return clean_name(column) in ("weight", "weights")
+
+
 def describe_weights(name: str, table: pl.DataFrame) -> Sentence | None:
     """Return the sentence that weights are not applied, or None for a table without weights."""
-    columns = [column for column in table.columns if clean_name(column) in ("weight", "weights")]
+    columns = [column for column in table.columns if is_weight_column(column)]
     return word("runs", "weights", file=name, column=columns[0]) if columns else None

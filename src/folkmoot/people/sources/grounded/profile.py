@@ -175,7 +175,7 @@ class Given(BaseModel):
         row = without_refused_answers(row)
         if "income" in row and "income_usd" not in row:
             dollars = _parse_dollars(row["income"])
-            # A smaller number is a code of a survey or a sum in thousands, so it stays and is refused.
+            # A smaller number is a code of a survey or a sum in thousands. It stays and is refused.
             if isinstance(dollars, int) and not 0 < dollars < MIN_INCOME_USD:
                 row["income_usd"] = dollars
                 del row["income"]
