@@ -318,6 +318,23 @@ def test_a_human_who_saw_the_codes_cannot_code_blind(tmp_path: Path, coded_run: 
     assert run_command("codes", coded_run.path, "--read", blind_sheet, "--by", "Bo")[0] == 0
 
 
+def test_a_second_human_who_disagrees_is_named(tmp_path: Path, coded_run: RunFolder) -> None:
+    corrections = {"Ann": "none", "Cyd": "ok"}
+    for author, correction in corrections.items():
+        sheet = tmp_path / f"{author}.xlsx"
+        write_sheet(coded_run, sheet, blind=False)
+        cells = {("treated/day0", "too_dear"): "ok", ("treated/day1", "fair"): correction}
+        fill_column(sheet, "codes", cells, "corrected")
+    for author in corrections:
+        sheet = tmp_path / f"{author}.xlsx"
+        exit_code, output = run_command("codes", coded_run.path, "--read", sheet, "--by", author)
+        assert exit_code == 0, output
+    assert "1 code by Ann replaced by other codes of Cyd." in output
+    note = coding.read_codings(RunFolder(coded_run.path))["price"].note
+    assert "2 humans checked 2 codes. The last human to check each code confirmed 100 %." in note
+    assert "Of 2 codes that several checked, they disagree on 1." in note
+
+
 def test_mistakes_on_a_sheet_are_reported_with_their_cell(
     tmp_path: Path, coded_run: RunFolder
 ) -> None:

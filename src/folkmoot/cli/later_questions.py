@@ -15,7 +15,7 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.kit.coding import coding_finding
 from folkmoot.kit.coding.post_hoc import code_finished_run
-from folkmoot.kit.coding.results import no_texts_error
+from folkmoot.kit.coding.results import count_replaced, no_texts_error, read_codings
 from folkmoot.kit.coding.sheet import read_sheet, write_sheet
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.findings import LONG, control_findings
@@ -75,10 +75,17 @@ def read_sheet_command(name: str, path: Path, by: str) -> None:
     """
     # `by` is the name of the coder.
     run = find_run(name)
+    earlier = read_codings(run)
     amendments = read_sheet(run, path, by)
     output_console().print(
         f"{format_count(len(amendments), 'amendment')} by {escape(by)}", soft_wrap=True
     )
+    for author, count in count_replaced(earlier, amendments).items():
+        output_console().print(
+            f"{format_count(count, 'code')} by {escape(author)} replaced by other codes of "
+            f"{escape(by)}. Findings use the codes of the last human who read a sheet.",
+            soft_wrap=True,
+        )
     _print_coding_finding(RunFolder(run.path))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -74,7 +75,10 @@ class CodebookResults:
     book: Codebook
     texts: Mapping[str, Mapping[str, Any]]
     coders: tuple[CoderResult, ...]
+    # The last correction of each code, by any human.
     corrections: tuple[Amendment, ...] = ()
+    # The last correction of each code by each human.
+    corrections_by_human: tuple[Amendment, ...] = ()
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
@@ -201,6 +205,15 @@ class CodebookResults:
         return confirmed, len(self.corrections)
 
     @property
+    def disputed_counts(self) -> tuple[int, int]:
+        """The number of codes on which humans disagree, and the number that several checked."""
+        decisions: dict[tuple[str, ...], list[str]] = {}
+        for amendment in self.corrections_by_human:
+            decisions.setdefault(correction_key(amendment), []).append(amendment.data["code"])
+        shared = [codes for codes in decisions.values() if len(codes) > 1]
+        return sum(len(set(codes)) > 1 for codes in shared), len(shared)
+
+    @property
     def note(self) -> str:
         """A note for a finding: who coded the texts, and how well other coders agree."""
         # It starts with a warning if no language model coded (the coder was `--model synthetic`).
@@ -240,12 +253,44 @@ class CodebookResults:
             else ("; there is no second coder, so the reliability of the codes is unknown.")
         )
         confirmed, checked = self.confirmed_counts
-        if checked:
+        humans = {amendment.author.casefold() for amendment in self.corrections_by_human}
+        if checked and len(humans) > 1:
+            disputed, shared = self.disputed_counts
+            summary += (
+                f" {len(humans)} humans checked {format_count(checked, 'code')}. The last human to "
+                f"check each code confirmed {format_percent(confirmed / checked)}. Of "
+                f"{format_count(shared, 'code')} that several checked, they disagree on {disputed}."
+            )
+        elif checked:
             summary += (
                 f" A human checked {format_count(checked, 'code')} and confirmed "
                 f"{format_percent(confirmed / checked)}."
             )
         return summary
+
+
+def correction_key(correction: Amendment) -> tuple[str, ...]:
+    """Return the codebook, the text, the object and the code that a human corrected."""
+    return tuple(correction.data[name] for name in ("codebook", "text_id", "of", "was"))
+
+
+def count_replaced(
+    earlier: Mapping[str, CodebookResults], later: Iterable[Amendment]
+) -> Counter[str]:
+    """Return how many codes of each earlier human later corrections replace by another code."""
+    codes_by_key = {
+        correction_key(amendment): amendment
+        for results in earlier.values()
+        for amendment in results.corrections
+    }
+    return Counter(
+        before.author
+        for amendment in later
+        if amendment.kind == CODE_CORRECTION
+        and (before := codes_by_key.get(correction_key(amendment))) is not None
+        and before.author.casefold() != amendment.author.casefold()
+        and before.data["code"] != amendment.data["code"]
+    )
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
@@ -286,16 +331,21 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
             and digests.get(amendment.data.get("text_id", "")) == amendment.data.get("words")
         ]
         # The last correction of a code wins: later entries replace earlier ones with the same key.
-        corrections = {
-            (amendment.data["text_id"], amendment.data["of"], amendment.data["was"]): amendment
-            for amendment in matching
-            if amendment.kind == CODE_CORRECTION
+        all_corrections = [amendment for amendment in matching if amendment.kind == CODE_CORRECTION]
+        corrections = {correction_key(amendment): amendment for amendment in all_corrections}
+        corrections_by_human = {
+            (*correction_key(amendment), amendment.author.casefold()): amendment
+            for amendment in all_corrections
         }
         coders += _hand_coders(
             [amendment for amendment in matching if amendment.kind == HAND_CODING]
         )
         results[name] = CodebookResults(
-            sealed_codebook(run, name), text_rows, tuple(coders), tuple(corrections.values())
+            sealed_codebook(run, name),
+            text_rows,
+            tuple(coders),
+            tuple(corrections.values()),
+            tuple(corrections_by_human.values()),
         )
     return results
 
