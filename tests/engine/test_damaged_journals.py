@@ -225,6 +225,7 @@ def test_repaired_run_asks_again_and_gives_the_same_tables(
     bytes_before = (damaged_run / JOURNAL).read_bytes()
     output = run_command("verify", str(damaged_run), "--repair", "--yes")
     assert "journal-damaged-1.sqlite keeps the old journal" in output
+    assert "--model synthetic --resume. Add the other options of the command" in output
     assert (damaged_run / "journal-damaged-1.sqlite").read_bytes() == bytes_before
     assert RunFolder(damaged_run).partial
     with (

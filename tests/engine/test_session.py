@@ -714,5 +714,5 @@ def test_setting_added_by_a_later_version_does_not_stop_a_resume(tmp_path: Path)
     assert model.calls == 1
     with pytest.raises(DriftError, match=r"settings.pauses was not there, is now 1.*version of F"):
         folkmoot.run(study, {"pauses": 1}, **options)
-    with pytest.raises(DriftError, match=r"settings.rounds was 2, is now 3"):
+    with pytest.raises(DriftError, match=r"settings.rounds was 2, is now 3.*such as --set"):
         folkmoot.run(study, {"rounds": 3}, **options)

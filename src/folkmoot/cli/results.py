@@ -240,10 +240,15 @@ def repair_command(name: str, yes: bool) -> None:
             raise typer.Exit(EXIT_DIFFERS)
         damaged_copy = repair_journal(run, plan, "researcher")
     study = run.manifest.get("study_file") or STUDY_FILE_NAME
-    resume_command = command_line("run", run.path / str(study), "--out", run.path, "--resume")
+    model = run.manifest.get("override")
+    model_option = ("--model", model) if model else ()
+    resume_command = command_line(
+        "run", run.path / str(study), "--out", run.path, *model_option, "--resume"
+    )
     console.print(
         f"The damaged answers are set aside. {damaged_copy.name} keeps the old journal. Ask "
-        f"them again: {escape(resume_command)}",
+        f"them again: {escape(resume_command)}. Add the other options of the command that "
+        "started the run, such as --set, --limit, --seed and --seat.",
         soft_wrap=True,
     )
 

@@ -158,8 +158,9 @@ class Plan:
 def _drift_hint(difference: str) -> str:
     if not difference.startswith("prompts."):
         return (
-            "Restore the original study file, continue with the version of Folkmoot that "
-            "started the run"
+            "Repeat the options of the command that started the run, such as --set, --limit and "
+            "--seed. Otherwise restore the original study file, continue with the version of "
+            "Folkmoot that started the run"
         )
     prompt = difference.removeprefix("prompts.").split(" was ")[0]
     return (
