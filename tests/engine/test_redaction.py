@@ -165,6 +165,10 @@ def test_beginning_of_a_text_is_found_before_an_ellipsis_inside_a_message() -> N
         # An ending that many sentences have.
         ("公園がいいと思います。", "道路が先だと思います。", "道路が先だと思います。"),
         ("เด็กต้องการสวนสาธารณะ", "เขาบอกว่าเด็กต้องการสวนสาธารณะจริงๆ", "เขาบอกว่า#จริงๆ"),
+        # Vowel signs do not divide a word, so that one word is no quotation, and four are.
+        ("मैं विश्वविद्यालय जाता हूँ।", "विश्वविद्यालय आज बंद है।", "विश्वविद्यालय आज बंद है।"),
+        ("बहुत डर। हम सब यहाँ हैं।", "मुझे बहुत डर।", "मुझे बहुत डर।"),
+        ("हमें नई सड़क नहीं चाहिए।", "उसने कहा: हमें नई सड़क नहीं मिली।", "उसने कहा: # मिली।"),
         ("We never had any money", "He said we never had any.", "He said #."),
         ("We never had any money", "He said we never had one.", "He said we never had one."),
     ],

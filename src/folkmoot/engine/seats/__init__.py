@@ -12,6 +12,7 @@ A seat is a participant that a human can play in place of a model.
 - `withdrawal`: deletes a human's texts from a run.
 - `personal_texts`: finds a human's texts in the journal.
 - `redaction`: finds and replaces a human's texts in tables and files.
+- `json_texts`: reads and changes the texts in JSON data.
 
 This folder imports `journal`. The pages in `folkmoot.view` and the rest of the engine import this
 folder.

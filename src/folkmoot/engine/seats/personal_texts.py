@@ -22,17 +22,19 @@ from pydantic import JsonValue, ValidationError
 
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.json_texts import (
+    change_json,
+    change_texts,
+    find_offered,
+    find_texts,
+)
 from folkmoot.engine.seats.redaction import (
     Gram,
     Quotable,
     Redaction,
     Words,
-    change_json,
-    change_texts,
     find_grams,
-    find_offered,
     find_quotable,
-    find_texts,
     join_lines,
 )
 from folkmoot.engine.seats.seats import (

@@ -10,9 +10,10 @@ import html
 import json
 import re
 import secrets
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from folkmoot.engine.seats.json_texts import change_json
 from folkmoot.hints import collapse_spaces, has_unspaced_script
 from folkmoot.provenance import Replacement, SourcedText, replace_parts
 from folkmoot.randomness import digest
@@ -47,9 +49,18 @@ CUT_VALUE_CHARACTERS = 80
 MIN_VECTOR_LENGTH = 16
 # The mark that replaces a text.
 WITHDRAWAL_MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")
+# Signs that are written with the letter before them, such as the vowel signs of Hindi. For Python
+# they are no letters, and would divide a word into several.
+_COMBINING_SIGNS = frozenset(
+    sign for sign in map(chr, range(0x300, 0xFE00)) if unicodedata.category(sign).startswith("M")
+)
 # Matches words and escapes, and group 1 is a word. Escapes such as `&quot;` in a page and `\n` in
 # JSON match so that their letters do not count as words. A letter of a word may be `\u00e9`.
-_WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
+_WORD = re.compile(
+    r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])(?:\\u[0-9a-fA-F]{4}|[^\W_]|["
+    + "".join(sorted(_COMBINING_SIGNS))
+    + "])*)"
+)
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 # Signs that end a sentence: also those of Chinese and Japanese, Arabic and Urdu, Hindi, Armenian,
 # Amharic, Burmese, Khmer and Tibetan.
@@ -181,7 +192,8 @@ def _split_letters(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
         letter = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), found[0])
         place = word.start() + found.start(), word.start() + found.end()
         is_unspaced = has_unspaced_script(letter)
-        if letter.isalnum() and not is_unspaced:
+        is_part = letter.isalnum() or (letters and letter in _COMBINING_SIGNS)
+        if is_part and not is_unspaced:
             letters += letter
             continue
         if letters:
@@ -328,7 +340,7 @@ def _is_sentence(text: str, start: int, end: int) -> bool:
 def _begins_sentence(text: str, start: int) -> bool:
     # 20 characters are enough for the escapes of our files. Stars and underscores are Markdown.
     before = _without_escapes(text[max(0, start - 20) : start]).rstrip(" *_")
-    return not before[-1:].isalnum()
+    return not (before[-1:].isalnum() or before[-1:] in _COMBINING_SIGNS)
 
 
 def _ends_sentence(text: str, end: int) -> bool:
@@ -690,56 +702,6 @@ class Redaction:
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)
         return in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
-
-
-def change_json(
-    text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
-) -> str:
-    """Apply `change` to the data of a JSON text, and return the new JSON text.
-
-    `otherwise`: applied to the text if it is not JSON.
-    """
-    try:
-        value: JsonValue = json.loads(text)
-    except ValueError:
-        return otherwise(text)
-    changed = change(value)
-    # Unchanged data keeps its spelling, so that the file keeps its hash.
-    return text if changed == value else json.dumps(changed, ensure_ascii=False)
-
-
-def find_texts(value: object) -> Iterator[str]:
-    """Yield all texts in JSON data, except keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from find_texts(part)
-
-
-def change_texts(
-    value: JsonValue, change: Callable[[str], str], change_key: Callable[[str], str] = str
-) -> JsonValue:
-    """Return JSON data with `change` applied to each text, and `change_key` to each key."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [change_texts(part, change, change_key) for part in value]
-    if isinstance(value, dict):
-        return {
-            change_key(key): change_texts(part, change, change_key) for key, part in value.items()
-        }
-    return value
-
-
-def find_offered(schema: object) -> Iterator[str]:
-    """Yield the options in a JSON schema."""
-    if isinstance(schema, Mapping):
-        for key, part in schema.items():
-            yield from map(str, part) if key == "enum" else find_offered(part)
-    elif isinstance(schema, list):
-        for part in schema:
-            yield from find_offered(part)
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:
