@@ -214,6 +214,26 @@ def test_round_is_missing_however_a_table_records_it(unknown: str, tmp_path: Pat
     assert means == pytest.approx({"a": 5.5, "b": 5.5}, abs=0.2)
 
 
+def test_shares_with_missing_rounds_are_still_shares() -> None:
+    """Participants without the second round, which has a higher level, are moved above 1."""
+    rows = [
+        {
+            "participant_id": f"{treatment}{i}",
+            "treatment": treatment,
+            "task": task,
+            "kept_share": None if task == "second" and i % 2 else value,
+        }
+        for treatment in "ab"
+        for i in range(8)
+        for task, value in (("first", i % 4 / 4), ("second", 1.0))
+    ]
+    claim = replace(ROUNDS_CLAIM, measure="games.kept_share")
+    found = claims_of_run.read_rows(pl.DataFrame(rows), "kept_share", claim)
+    assert not isinstance(found, str)
+    resolved, subjects = found
+    assert subjects["value"].max() > 1 and resolved.is_mean_of_shares
+
+
 def test_missing_experiment_of_a_session_makes_no_effect_of_its_treatment() -> None:
     rows = [
         {

@@ -360,7 +360,9 @@ def read_rows(
     rows = _keep_common_rounds(rows, claim.repeated)
     if had_values and not rows["value"].count():
         return f"no round has values in both {' and '.join(claim.contrast)}"
-    # Several rows of one subject in one arm are no independent observations.
+    looks_like_share = _looks_like_share(column, rows["value"])
+    # Several rows of one subject in one arm are no independent observations. The mean of a subject
+    # with missing rounds may lie beyond the values.
     if claim.subject:
         rows = average_rounds(rows, claim.subject, claim.repeated)
     is_share = claim.at_least is not None or table.schema[column] == pl.Boolean
@@ -368,9 +370,7 @@ def read_rows(
     if is_share and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
     # A study type may declare its measure a share. Other columns are judged by their names.
-    in_points = not is_share and (
-        claim.is_mean_of_shares or _looks_like_share(column, rows["value"])
-    )
+    in_points = not is_share and (claim.is_mean_of_shares or looks_like_share)
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
 
