@@ -427,7 +427,7 @@ class _PersonalTextSearch:
 
     def _find_named_options(self, texts: Sequence[str]) -> list[str]:
         lines = join_lines(texts) if self._named_options else ""
-        return [option for option in self._named_options if Words(option).line in lines]
+        return [option for line, option in self._named_options if line in lines]
 
     def _proposals_in(self, texts: Sequence[str]) -> set[str]:
         proposed = self._found.proposed & self._found.redaction.texts.keys()
@@ -502,14 +502,16 @@ def describe_texts(personal: PersonalTexts) -> Iterator[str]:
             yield f"  {address} ({role} {speaker_id}) {quoted}".rstrip()
 
 
-def _read_named_options(run: RunFolder, seat: Seat) -> list[str]:
+def _read_named_options(run: RunFolder, seat: Seat) -> list[tuple[str, str]]:
     # The options of the human's sessions that are not the study's. A study may take such an option
-    # from within a text: "I prefer Ann's farm." becomes "ann's farm".
+    # from within a text: "I prefer Ann's farm." becomes "ann's farm". Each pair holds the words
+    # of an option and the option.
     table = run.read_table(OPTIONS) if run.has_table(OPTIONS) else pl.DataFrame()
     if not {"option", "usual"} <= {*table.columns}:
         return []
     rows = table.filter(usual=False).iter_rows(named=True)
-    return [row["option"] for row in rows if _is_in(seat, *map(str, row.values()))]
+    options = (row["option"] for row in rows if _is_in(seat, *map(str, row.values())))
+    return [(Words(option).line, option) for option in options]
 
 
 def _spans_overlap(part: Replacement, other: Replacement) -> bool:
