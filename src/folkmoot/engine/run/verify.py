@@ -42,6 +42,7 @@ from folkmoot.engine.session.plan import (
     LOBBY,
     Plan,
     describe_differences,
+    without_new_defaults,
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
@@ -492,17 +493,12 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
     reworded: list[str] = []
     if code_difference and _claims_differ_in_wording(run.plan, rebuilt.plan):
         reworded.append("the claims in plan.json")
-    prompts_before, prompts_now = _sealed_prompts(run.plan), _sealed_prompts(rebuilt.plan)
-    plan_before: Mapping[str, Any] = run.plan
-    plan_now: Mapping[str, Any] = rebuilt.plan
-    if changed_prompts := _changed_prompts(prompts_before, prompts_now):
+    plan_before, plan_now, changed_prompts = _comparable_plans(run, rebuilt)
+    if changed_prompts:
         verification.notes.append(
             f"The prompts {join_first(changed_prompts)} have changed since the run, in parts that "
             "no request of the run shows: every request is the same."
         )
-    # A newer version may also have added prompts.
-    if changed_prompts or (code_difference and prompts_before != prompts_now):
-        plan_before, plan_now = _without_prompts(plan_before), _without_prompts(plan_now)
     ignored_parts = {CLAIMS} if reworded else set()
     differences[:0] = _prefixed(PLAN, _compare_plans(plan_before, plan_now, ignored=ignored_parts))
     # Logs hold times and retries, which no replay repeats.
@@ -535,6 +531,24 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
         verification.not_compared += [f"{result}{code_difference}:", *differences]
 
 
+def _comparable_plans(
+    run: RunFolder, rebuilt: RunFolder
+) -> tuple[Mapping[str, Any], Mapping[str, Any], list[str]]:
+    # Returns both plans without what another version may add or change without effect on the
+    # requests of the run, and the names of changed prompts.
+    code_difference = _describe_code_difference(run)
+    recorded: Mapping[str, Any] = run.plan
+    now: Mapping[str, Any] = rebuilt.plan
+    prompts_before, prompts_now = _sealed_prompts(recorded), _sealed_prompts(now)
+    changed_prompts = _changed_prompts(prompts_before, prompts_now)
+    # A newer version may also have added prompts.
+    if changed_prompts or (code_difference and prompts_before != prompts_now):
+        recorded, now = _without_prompts(recorded), _without_prompts(now)
+    if code_difference:
+        recorded, now = _without_new_settings(recorded, now)
+    return recorded, now, changed_prompts
+
+
 def _sealed_prompts(plan: Mapping[str, Any]) -> Mapping[str, str]:
     design = plan.get("sealed", {}).get(DESIGN, {}).get("data")
     prompts = design.get("prompts") if isinstance(design, Mapping) else None
@@ -542,12 +556,29 @@ def _sealed_prompts(plan: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _without_prompts(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    sealed = plan.get("sealed", {})
-    design = sealed.get(DESIGN, {}).get("data")
+    design = plan.get("sealed", {}).get(DESIGN, {}).get("data")
     if not isinstance(design, Mapping):
         return plan
     kept = {key: value for key, value in design.items() if key != "prompts"}
-    return {**plan, "sealed": {**sealed, DESIGN: {"data": kept}}}
+    return _with_design(plan, kept)
+
+
+def _without_new_settings(
+    recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    # A newer version adds settings, and the replay gives them their default.
+    before, now = (
+        plan.get("sealed", {}).get(DESIGN, {}).get("data") for plan in (recorded, rebuilt)
+    )
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        return recorded, rebuilt
+    settings = without_new_defaults(now.get("settings") or {}, before.get("settings") or {}, {})
+    return _with_design(recorded, before), _with_design(rebuilt, {**now, "settings": settings})
+
+
+def _with_design(plan: Mapping[str, Any], design: Mapping[str, Any]) -> Mapping[str, Any]:
+    # Without the hash, which is that of the whole design.
+    return {**plan, "sealed": {**plan.get("sealed", {}), DESIGN: {"data": design}}}
 
 
 def _prefixed(name: str, sentences: Iterable[str]) -> list[str]:
