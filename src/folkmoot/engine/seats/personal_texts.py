@@ -507,9 +507,10 @@ def _read_named_options(run: RunFolder, seat: Seat) -> list[tuple[str, str]]:
     # from within a text: "I prefer Ann's farm." becomes "ann's farm". Each pair holds the words
     # of an option and the option.
     table = run.read_table(OPTIONS) if run.has_table(OPTIONS) else pl.DataFrame()
-    if not {"option", "usual"} <= {*table.columns}:
+    # The table of another study type may have this name.
+    if table.schema.get("option") != pl.String or table.schema.get("usual") != pl.Boolean:
         return []
-    rows = table.filter(usual=False).iter_rows(named=True)
+    rows = table.filter(usual=False).drop_nulls("option").iter_rows(named=True)
     options = (row["option"] for row in rows if _is_in(seat, *map(str, row.values())))
     return [(Words(option).line, option) for option in options]
 
