@@ -214,6 +214,18 @@ def test_round_is_missing_however_a_table_records_it(unknown: str, tmp_path: Pat
     assert means == pytest.approx({"a": 5.5, "b": 5.5}, abs=0.2)
 
 
+def test_roles_that_answer_different_rounds_miss_none() -> None:
+    rows = [
+        {"participant_id": f"{treatment}{i}", "treatment": treatment, "task": task, "give": give}
+        for treatment in "ab"
+        for i, (task, give) in enumerate([("first", 10.0), *[("second", 2.0)] * 3])
+    ]
+    found = claims_of_run.read_rows(pl.DataFrame(rows), "give", ROUNDS_CLAIM)
+    assert not isinstance(found, str)
+    # Every participant counts equally.
+    assert sorted(found[1]["value"].to_list()) == [2.0] * 6 + [10.0] * 2
+
+
 def test_shares_with_missing_rounds_are_still_shares() -> None:
     """Participants without the second round, which has a higher level, are moved above 1."""
     rows = [

@@ -419,7 +419,7 @@ def average_rounds(
     missing = pl.len() - is_known.sum()
     subjects = rows.group_by(keys, maintain_order=True)
     # If no round is missing, there is nothing to move, and rounding must not change a figure.
-    if not repeated or _has_all_rounds(rows.filter(is_known), subject, repeated):
+    if not repeated or _has_all_rounds(rows, subject, repeated):
         return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
     levels = rows.group_by("arm", *repeated).agg(level=pl.col("value").mean())
     arm_levels = levels.group_by("arm").agg(arm_level=pl.col("level").mean())
@@ -430,15 +430,14 @@ def average_rounds(
     return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
 
 
-def _has_all_rounds(
-    known_rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str]
-) -> bool:
-    # Whether all participants of an arm have values in the same rounds. A table may record a
-    # missing round without a row. A column of both, such as the experiment, tells rounds apart: one
-    # participant is then several subjects, and has the rounds of all of them.
+def _has_all_rounds(rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str]) -> bool:
+    # Whether no value is unknown, and all participants of an arm have as many rounds. A table may
+    # record a missing round without a row. Roles that answer different rounds miss none. A column
+    # of both, such as the experiment, tells rounds apart: one participant is then several subjects.
     participant = ["arm", *(name for name in subject if name not in repeated), "unit"]
-    rounds = pl.struct(*repeated).n_unique()
-    return bool(known_rows.select((rounds.over(participant) == rounds.over("arm")).all()).item())
+    counts = rows.select("arm", count=pl.struct(*repeated).n_unique().over(participant))
+    is_most = pl.col("count") == pl.col("count").max().over("arm")
+    return not rows["value"].null_count() and bool(counts.select(is_most.all()).item())
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
