@@ -674,15 +674,18 @@ def listed_choices(run: RunFolder) -> list[Shown]:
         return []
     # The position is known only for closed lists and valid choices. Participants of a session
     # answer each other, so the session is the independent unit.
-    closed_answers = _responses_of_models(run).filter(pl.col("position").is_not_null())
+    responses = _responses_of_models(run, "position", "options", "value")
+    closed_answers = responses.filter(pl.col("position").is_not_null())
     rows = closed_answers.select("options", "value", speaker_id="session")
     return shown_in(rows.iter_rows(named=True))
 
 
-def _responses_of_models(run: RunFolder) -> pl.DataFrame:
+def _responses_of_models(run: RunFolder, *columns: str) -> pl.DataFrame:
     # A participant plays all experiments. A human may have taken part in one session only.
+    played = ("experiment_id", "session", "participant_id")
     session = pl.concat_str(["experiment_id", "session"], separator=".")
-    responses = run.read_table("responses").with_columns(session_id=session)
+    # The table may hold long texts of many thousand participants.
+    responses = run.scan_table("responses").select(*columns, *played, session_id=session).collect()
     return drop_humans(run, responses, "session_id", "participant_id", unit_of=part_of_stage)
 
 
@@ -692,7 +695,8 @@ def repeated_answers(run: RunFolder) -> list[Repeat]:
     if not run.has_table("variables"):
         return []
     # Invalid and missing answers cannot be compared.
-    usable = _responses_of_models(run).filter(pl.col("status").is_in(["valid", "unchecked"]))
+    responses = _responses_of_models(run, "var_name", "value", "number", "status", "role")
+    usable = responses.filter(pl.col("status").is_in(["valid", "unchecked"]))
     variables_by_question: dict[tuple[str | None, str | None, str], list[str]] = {}
     for row in (
         run.read_table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True)
