@@ -176,8 +176,8 @@ def test_recruitment_ids_are_exported_only_on_request(tmp_path: Path) -> None:
 
 
 def test_means_of_people_and_models_differ_by_the_printed_difference(tmp_path: Path) -> None:
-    """Every session of a public goods game has people and models, but not equally many. The
-    means are those of sessions, as in the difference."""
+    """Every session of a public goods game has people and models, but not equally many. Every
+    seat counts equally, in the means as in the difference."""
     run = folkmoot.run(
         EXAMPLES / "public_goods.xlsx",
         out=tmp_path / "run",
@@ -190,16 +190,15 @@ def test_means_of_people_and_models_differ_by_the_printed_difference(tmp_path: P
     gifts = run.read_table("responses").filter(var_name="give_1")
     seat = pl.format("public_goods.{}/{}", "session", "participant_id")
     is_human = seat.is_in([seat.name for seat in read_seats(run.path)])
-    expected = {
-        side: rows.group_by("session").agg(pl.col("number").mean())["number"].mean()
-        for side, rows in (("people", gifts.filter(is_human)), ("models", gifts.filter(~is_human)))
-    }
+    sides = {"people": gifts.filter(is_human), "models": gifts.filter(~is_human)}
+    expected = {side: rows["number"].mean() for side, rows in sides.items()}
     finding = people_and_models(run)
     assert finding is not None and (finding.unit, finding.units) == ("session with people", 4)
     rows = read_rows(finding)
     (row,) = (row for row in rows if row["answer"] == "give_1")
     assert {side: row[side] for side in expected} == pytest.approx(expected)
-    assert expected["models"] != gifts.filter(~is_human)["number"].mean()
+    by_session = sides["models"].group_by("session").agg(pl.col("number").mean())
+    assert expected["models"] != by_session["number"].mean()
     for row in rows:
         assert row["models_minus_people"] == pytest.approx(row["models"] - row["people"])
 

@@ -119,12 +119,11 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
         _describe_differences(results, list(answers_by_question.values())),
         ResultTable.from_records(
             rows,
-            "An option has the share of seats that chose it, a figure the mean of seats. If every "
-            "session has people and models, it is the mean of the sessions. The last answer of a "
-            "seat counts. Models minus people, with 95 % intervals. Verdict of a "
-            "share: passed if the whole interval is within 15 points, failed if the whole interval "
-            "is outside. Verdict of a figure: failed if its adjusted p is below .05, otherwise not "
-            "known.",
+            "An option has the share of seats that chose it, a figure the mean of seats. Every "
+            "seat counts equally, and its last answer counts. Models minus people, with 95 % "
+            "intervals. Verdict of a share: passed if the whole interval is within 15 points, "
+            "failed if the whole interval is outside. Verdict of a figure: failed if its adjusted "
+            "p is below .05, otherwise not known.",
         ),
         interval_chart(shown_estimates, "models minus people", zero=0.0),
         notes=(
