@@ -310,7 +310,7 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     # later are not those of before the data.
     sealed = run.plan.get("sealed", {}).get(DESIGN, {})
     registered = first_versions(run.plan).get(DESIGN, sealed)
-    stated = _hypotheses_of(registered)
+    stated = hypotheses_of(registered)
     doubt = "" if is_seal_intact(sealed) and is_seal_intact(registered) else NOT_SEALED
     # The settings may still hold hypotheses that were added after the run.
     if not stated:
@@ -321,12 +321,13 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 
 def read_restated(run: RunFolder) -> list[Hypothesis]:
     """Return the hypotheses of the present plan if `--accept-changes` changed them, or none."""
-    present = _hypotheses_of(run.plan.get("sealed", {}).get(DESIGN, {}))
-    changed = present != _hypotheses_of(first_versions(run.plan).get(DESIGN, {}))
+    present = hypotheses_of(run.plan.get("sealed", {}).get(DESIGN, {}))
+    changed = present != hypotheses_of(first_versions(run.plan).get(DESIGN, {}))
     return [Hypothesis.model_validate(hypothesis) for hypothesis in present] if changed else []
 
 
-def _hypotheses_of(design: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def hypotheses_of(design: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the hypotheses in a version of the plan's part with the settings."""
     return design.get("data", {}).get("settings", {}).get("hypotheses") or ()
 
 

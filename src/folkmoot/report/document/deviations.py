@@ -18,6 +18,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import list_changes
 from folkmoot.engine.session.folder_access import describe_other_version
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, sealed_data
+from folkmoot.engine.settings.hypotheses import hypotheses_of
 from folkmoot.engine.settings.run_claims import sealed_claims
 from folkmoot.engine.study.study import ExpectedRows, Study, restate_claims
 from folkmoot.errors import StorageError
@@ -63,12 +64,10 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 
 def _has_other_hypotheses(run: RunFolder) -> bool:
     # True if the registered hypotheses, which the report tests, differ from later ones.
-    settings = first_versions(run.plan).get(DESIGN, {}).get("data", {}).get("settings", {})
-    registered = _without_none(settings.get("hypotheses") or [])
-    later = (sealed_data(run.plan).get(DESIGN, {}).get("settings", {}), run.config)
-    return bool(registered) and any(
-        _without_none(settings.get("hypotheses") or []) != registered for settings in later
-    )
+    registered = _without_none(hypotheses_of(first_versions(run.plan).get(DESIGN, {})))
+    sealed = _without_none(hypotheses_of(run.plan.get("sealed", {}).get(DESIGN, {})))
+    configured = _without_none(run.config.get("hypotheses") or [])
+    return bool(registered) and not registered == sealed == configured
 
 
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
