@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -512,3 +513,69 @@ def test_each_study_has_at_most_three_primary_claims_with_estimands() -> None:
         assert 1 <= sum(claim.family == "primary" for claim in claims) <= MOST_PRIMARY
         for claim in claims:
             assert "independent unit: " in claim.estimand and claim.by and claim.outcome
+
+
+def test_missing_round_of_a_role_changes_no_value_of_another_role() -> None:
+    """Sellers answer the first two rounds, buyers the others, which are higher by 100."""
+
+    def read_values(missing: Sequence[tuple[str, str]]) -> dict[str, float]:
+        rows = [
+            {
+                "participant_id": f"{role}{i}{treatment}",
+                "treatment": treatment,
+                "task": task,
+                "give": None if (f"{role}{i}", task) in missing else level + float(i),
+            }
+            for treatment in "ab"
+            for role, tasks in (("s", {"r1": 0, "r2": 10}), ("b", {"r3": 100, "r4": 120}))
+            for i in range(6)
+            for task, level in tasks.items()
+        ]
+        found = claims_of_run.read_rows(pl.DataFrame(rows), "give", ROUNDS_CLAIM)
+        assert not isinstance(found, str)
+        return dict(found[1].select("participant_id", "value").iter_rows())
+
+    complete = read_values([])
+    assert complete["s0a"] == 5 and complete["b0a"] == 110
+    assert read_values([("s0", "r1"), ("b3", "r4")]) == pytest.approx(complete, abs=1e-3)
+
+
+def test_column_of_rounds_may_have_any_name() -> None:
+    rows = [
+        {
+            "participant_id": f"{arm}{i}",
+            "treatment": arm,
+            "index": k,
+            "value": None if i == k else k,
+        }
+        for arm in "ab"
+        for i in range(8)
+        for k in range(3)
+    ]
+    claim = replace(ROUNDS_CLAIM, measure="games.value", repeated=("index",))
+    found = claims_of_run.read_rows(pl.DataFrame(rows), "value", claim)
+    assert not isinstance(found, str)
+    assert found[1]["value"].to_list() == pytest.approx([1.0] * 16, abs=1e-4)
+
+
+def test_paired_claim_excludes_subjects_of_one_condition_from_the_levels_of_rounds(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {
+            "participant_id": f"p{i}",
+            "treatment": treatment,
+            "task": task,
+            # The last participant, with other levels, answers in one condition alone.
+            "give": None
+            if (i == 0 and task == "first") or (i == 9 and treatment == "a")
+            else (level + i % 3 if i < 9 else 1000.0 * level),
+        }
+        for treatment in "ab"
+        for i in range(10)
+        for task, level in (("first", 1), ("second", 10))
+    ]
+    run = write_run_with_table(tmp_path / "run", rows, "games")
+    (result,) = evaluate_claims(run, [replace(ROUNDS_CLAIM, paired=True)])
+    assert result.estimate.value == pytest.approx(0, abs=1e-3)
+    assert (result.counts, result.lost) == ((9, 9), (1, 1))

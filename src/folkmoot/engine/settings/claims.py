@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
@@ -17,6 +18,7 @@ from folkmoot.measures.inference.claims import ACROSS, Claim, Family, Result
 from folkmoot.measures.inference.differences import Kind, Side
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.inference.families import Read, judge_families
+from folkmoot.measures.inference.rounds import Indices, average_over_rounds
 from folkmoot.measures.wording import NO_CONCLUSION, swap_words, word
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.partial_run import PartialRun
@@ -51,8 +53,9 @@ WITHIN_SUBJECTS = (
 # Part of the same caption.
 MISSING_ROUNDS = (
     "Missing rounds: unknown values of subjects that count. A subject's mean is moved by the mean "
-    "level of all rounds of its condition minus that of the rounds with a value. A round that one "
-    "condition lacks is left out of both. "
+    "level of all rounds of its condition minus that of the rounds with a value. Levels are "
+    "estimated with an effect of each participant, and intervals include their error. A round that "
+    "one condition lacks is left out of both. "
 )
 # Values of a column `status` that says how the units of the rows ended. A column of this name with
 # other values means something else.
@@ -361,8 +364,10 @@ def read_rows(
     if had_values and not rows["value"].count():
         return f"no round has values in both {' and '.join(claim.contrast)}"
     looks_like_share = _looks_like_share(column, rows["value"])
-    # Several rows of one subject in one arm are no independent observations. The mean of a subject
-    # with missing rounds may lie beyond the values.
+    # Several rows of one subject in one arm are no independent observations. The value of a subject
+    # may lie beyond the values of its rounds if rounds are missing.
+    if claim.paired:
+        rows = _drop_unpaired(rows, claim.subject)
     if claim.subject:
         rows = average_rounds(rows, claim.subject, claim.repeated)
     is_share = claim.at_least is not None or table.schema[column] == pl.Boolean
@@ -411,33 +416,90 @@ def average_rounds(
     - `repeated`: the columns that identify a round. Empty: rows are averaged as they are.
     """
     # A subject's mean must not depend on which rounds it answered, because rounds differ in their
-    # levels. So the mean is moved by the mean level of all rounds of the arm minus that of the
-    # subject's rounds. The level of a round is the mean of its values in the arm. The mean of an
-    # arm is then near the mean of its rounds, also if the effect differs between rounds.
+    # levels (see `average_over_rounds`). The levels are those of the arm, so that an effect may
+    # differ between rounds.
     keys = ["arm", *subject, "unit"]
-    is_known = pl.col("value").is_not_null()
-    missing = pl.len() - is_known.sum()
-    subjects = rows.group_by(keys, maintain_order=True)
+    known = pl.col("value").is_not_null()
+    subjects = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("value").mean(), missing_rounds=pl.len() - known.sum()
+    )
     # If no round is missing, there is nothing to move, and rounding must not change a figure.
-    if not repeated or _has_all_rounds(rows, subject, repeated):
-        return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
-    levels = rows.group_by("arm", *repeated).agg(level=pl.col("value").mean())
-    arm_levels = levels.group_by("arm").agg(arm_level=pl.col("level").mean())
-    rows = rows.join(levels, on=["arm", *repeated], nulls_equal=True, maintain_order="left")
-    rows = rows.join(arm_levels, on="arm", maintain_order="left")
-    moved = pl.col("value") - pl.col("level") + pl.col("arm_level")
-    subjects = rows.with_columns(moved).group_by(keys, maintain_order=True)
-    return subjects.agg(pl.col("value").mean(), missing_rounds=missing)
+    is_complete = not repeated or _has_all_rounds(rows, subject, repeated)
+    if is_complete or not rows["value"].count():
+        return subjects
+    participant = _participant_columns(subject, repeated)
+    groups = _find_round_groups(rows, participant, repeated)
+    moved = []
+    for arm in rows.filter(known)["arm"].unique(maintain_order=True):
+        is_used = rows.select((pl.col("arm") == arm) & known).to_series()
+        part = rows.filter(is_used)
+        values = average_over_rounds(
+            part["value"].to_numpy(),
+            rounds=_index_rows(part, repeated),
+            subjects=_index_rows(part, keys),
+            participants=_index_rows(part, participant),
+            groups=groups[is_used.to_numpy()],
+        )
+        names = part.select(keys).unique(maintain_order=True)
+        moved.append(names.with_columns(value=pl.Series(values, dtype=pl.Float64)))
+    return subjects.drop("value").join(
+        pl.concat(moved), on=keys, how="left", nulls_equal=True, maintain_order="left"
+    )
+
+
+def _participant_columns(subject: Sequence[str], repeated: Sequence[str]) -> list[str]:
+    # A column of both, such as the experiment, tells rounds apart: one participant is then several
+    # subjects.
+    return ["arm", *(name for name in subject if name not in repeated), "unit"]
+
+
+def _index_rows(rows: pl.DataFrame, columns: Sequence[str]) -> Indices:
+    # The index of each row's combination of values, in the order of first occurrence. The columns
+    # get other names, because one of them may be called `index`.
+    renamed = rows.select(pl.col(name).alias(str(i)) for i, name in enumerate(columns))
+    found = renamed.unique(maintain_order=True).with_row_index("index")
+    keys = renamed.columns
+    indexed = renamed.join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return indexed["index"].to_numpy().astype(np.intp)
+
+
+def _find_round_groups(
+    rows: pl.DataFrame, participant: Sequence[str], repeated: Sequence[str]
+) -> Indices:
+    # The group of each row's round. Rounds that the same participants are asked are in one group.
+    # Roles that answer different rounds miss none of the other role's rounds.
+    people, rounds = _index_rows(rows, participant), _index_rows(rows, repeated)
+    groups = rounds
+    while True:
+        # Each person's rounds get the lowest group of these rounds, until nothing changes.
+        lowest = _lowest_within(people, groups)
+        lowest = _lowest_within(rounds, lowest)
+        if np.array_equal(lowest, groups):
+            return groups
+        groups = lowest
+
+
+def _lowest_within(keys: Indices, values: Indices) -> Indices:
+    lowest = np.full(keys.max() + 1, values.max())
+    np.minimum.at(lowest, keys, values)
+    return lowest[keys]
 
 
 def _has_all_rounds(rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str]) -> bool:
     # Whether no value is unknown, and all participants of an arm have as many rounds. A table may
-    # record a missing round without a row. Roles that answer different rounds miss none. A column
-    # of both, such as the experiment, tells rounds apart: one participant is then several subjects.
-    participant = ["arm", *(name for name in subject if name not in repeated), "unit"]
+    # record a missing round without a row. Roles that answer different rounds miss none.
+    participant = _participant_columns(subject, repeated)
     counts = rows.select("arm", count=pl.struct(*repeated).n_unique().over(participant))
     is_most = pl.col("count") == pl.col("count").max().over("arm")
     return not rows["value"].null_count() and bool(counts.select(is_most.all()).item())
+
+
+def _drop_unpaired(rows: pl.DataFrame, subject: Sequence[str]) -> pl.DataFrame:
+    # Subjects without a value in one arm are lost, so their values are removed before the levels of
+    # rounds are estimated.
+    arms = pl.col("arm").filter(pl.col("value").is_not_null()).n_unique()
+    is_paired = arms.over([*subject, "unit"]) > 1
+    return rows.with_columns(pl.when(is_paired).then(pl.col("value")))
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
