@@ -232,6 +232,20 @@ def test_missing_rounds_do_not_move_the_means_of_treatments(tmp_path: Path) -> N
     assert f"none excluded, {declined} values of single rounds missing" in methods
 
 
+def test_table_of_treatments_says_that_differences_leave_out_a_round(
+    run: Any, tmp_path: Path
+) -> None:
+    def answer(request: Any, address: str) -> str:
+        found = re.search(r"/g3/p", address)
+        calm = "The market is calm" in request.messages[0].content
+        return "declined" if found and calm else answer_generously(request, address)
+
+    path = save_workbook(make_workbook_with_rounds(), tmp_path / "book.xlsx")
+    partly = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
+    assert findings.ROUNDS_OF_BOTH in index_findings(partly)["treatment_give"].notes
+    assert findings.ROUNDS_OF_BOTH not in index_findings(run)["treatment_give"].notes
+
+
 def test_the_course_of_a_treatment_with_values_in_one_round_is_told_once() -> None:
     measure = Measure("give", ((1, "give_1"), (2, "give_2")), computed=False)
     cells = [

@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,11 @@ MOST_BARS = 12
 MOST_LINES = 40
 PERSON = ("experiment_id", "session", "treatment", "participant_id")
 CLUSTERED = "95 % intervals, clustered by session"
+# A note of a table that holds the mean of each condition beside the results of claims.
+ROUNDS_OF_BOTH = (
+    "A difference leaves out rounds without a value in one of its two conditions. So it may depart "
+    "from the difference of the means in this table."
+)
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
@@ -384,12 +389,24 @@ def by_treatment(
         notes=(
             *([LEVELS] if results_by_treatment else []),
             *([JOINT_LEVELS] if has_joint_intervals else []),
+            *([ROUNDS_OF_BOTH] if _leave_out_rounds(results, estimates) else []),
         ),
         section="Treatments",
         headline=main and len(estimates) > 1,
         primary=any(result.claim.family == "primary" for result in results),
         unit="session",
         units=_session_count(participants),
+    )
+
+
+def _leave_out_rounds(results: Iterable[Result], means: Mapping[str, Estimate]) -> bool:
+    # Whether a condition has another mean in a comparison than in the table. Paired comparisons
+    # have others as well if they exclude subjects, which reports say elsewhere.
+    return any(
+        not math.isclose(of_claim, means[condition].value, rel_tol=1e-6, abs_tol=1e-9)
+        for result in results
+        for condition, of_claim in zip(result.claim.contrast, result.means, strict=True)
+        if condition in means and math.isfinite(of_claim) and not result.claim.paired
     )
 
 
