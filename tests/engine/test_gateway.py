@@ -298,9 +298,20 @@ async def test_refusal_is_a_result_and_is_journaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finish", "recorded_finish"), [("refusal", "refused:refused"), ("filter", "refused:filtered")]
+    ("finish", "recorded_finish"),
+    [
+        ("refusal", "refused:refused"),
+        ("filter", "refused:filtered"),
+        ("content_filter", "refused:filtered"),
+        ("SAFETY", "refused:filtered"),
+        ("refused", "refused:refused"),
+        ("max_tokens", "length"),
+        ("length", "length"),
+        ("stop:unread", "stop:unread"),
+        ("unknown:odd", "unknown:odd"),
+    ],
 )
-async def test_every_refusal_finish_reason_is_recognised(
+async def test_vendors_finish_reason_from_any_provider_is_translated(
     tmp_path: Path, finish: str, recorded_finish: str
 ) -> None:
     model = ScriptedProvider(

@@ -239,14 +239,19 @@ _VENDOR_FAILURE_PATTERN = re.compile(
 _UNSTATED_REASONS = frozenset({"", "null", "none", "unknown", "finish_reason_unspecified"})
 
 
+def translate_finish_reason(finish: str) -> str:
+    """Return our finish reason for a vendor's word. Any other text is returned unchanged."""
+    return _FINISH_REASONS.get(finish.strip().lower(), finish)
+
+
 def normalise_finish_reason(word: object) -> str:
     """Translate a vendor's finish reason into Folkmoot's terms.
 
     Raises TransientError if the vendor failed while the model was writing.
     """
     vendor_reason = word.strip().lower() if isinstance(word, str) else ""
-    if (finish := _FINISH_REASONS.get(vendor_reason)) is not None:
-        return finish
+    if vendor_reason in _FINISH_REASONS:
+        return translate_finish_reason(vendor_reason)
     if _VENDOR_FAILURE_PATTERN.search(vendor_reason):
         raise TransientError(
             f"the reply was interrupted upstream (finish reason {vendor_reason!r})",

@@ -59,6 +59,7 @@ from folkmoot.models.request import (
     Usage,
     byte_count,
     read_usage,
+    translate_finish_reason,
 )
 from folkmoot.models.wire.capabilities import Capabilities
 from folkmoot.models.wire.chat_provider import ChatProvider
@@ -72,8 +73,6 @@ R = TypeVar("R")
 MAX_CALLS_IN_MEMORY = 1024
 # An upper bound of the tokens of one image: gpt-4o-mini counts 48,169 for its largest.
 MAX_IMAGE_TOKENS = 50_000
-# Providers may report a refusal as a finish reason without our prefix.
-_REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filtered"}
 
 
 def create_limits(
@@ -365,7 +364,8 @@ class Gateway:
                 request.to_json(),
                 _read_text(reply.text),
                 None,
-                _REFUSAL_FINISH_REASONS.get(finish, finish),
+                # Providers of study authors may pass on the vendor's word.
+                translate_finish_reason(finish),
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cached_tokens,
