@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.errors import FatalModelError, InputError, TransientError
+from folkmoot.errors import FatalModelError, InputError, RefusedError, TransientError
 from folkmoot.models import call_llm as simple_call
 from folkmoot.models.call_llm import build_messages, call_llm, list_models, try_models
-from folkmoot.models.request import Message
+from folkmoot.models.request import Completion, Message
+from folkmoot.models.scripted import ScriptedProvider
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -62,6 +63,15 @@ def test_call_works_inside_a_running_loop(server: ServerThread) -> None:
 
     assert asyncio.run(call_in_running_loop()).startswith("reply-")
     assert threading.active_count() < 10
+
+
+def test_refusal_in_the_words_of_a_vendor_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = ScriptedProvider(
+        lambda _request, _address: Completion("I cannot help.", finish="content_filter")
+    )
+    monkeypatch.setattr(simple_call, "open_provider", lambda _spec, _settings: provider)
+    with pytest.raises(RefusedError, match="I cannot help"):
+        call_llm("synthetic", [], "Hello")
 
 
 def test_transient_errors_are_retried_three_times(

@@ -31,6 +31,7 @@ from folkmoot.models.request import (
     ModelRequest,
     ProviderSettings,
     backoff_seconds,
+    translate_finish_reason,
 )
 from folkmoot.models.urls import require_encryption
 from folkmoot.randomness import digest
@@ -225,6 +226,7 @@ async def _complete_with_retries(
                 reply = await provider.complete_request(
                     request, address=f"call_llm/{prompt_digest}/{attempt}"
                 )
+                reply = reply._replace(finish=translate_finish_reason(reply.finish))
                 if not reply.text.strip() and not reply.finish.startswith(FINISH_REFUSED):
                     raise TransientError(f"the reply was empty (finish reason {reply.finish!r})")
             except TransientError as error:
