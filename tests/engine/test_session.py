@@ -305,6 +305,23 @@ def test_vote_that_contradicts_the_first_reply_is_marked(
     assert (row["recorded"], row["how"], row["agrees"]) == ("Park", "clarified", agrees)
 
 
+@pytest.mark.parametrize(
+    ("reply", "unusable"),
+    [
+        ("none_of_these", ""),
+        ("declined", ""),
+        ("Zq zq.", "none of the 1 answers could be read"),
+    ],
+)
+def test_run_is_usable_if_its_speakers_take_a_way_out(
+    tmp_path: Path, reply: str, unusable: str
+) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall"]))
+
+    assert run(tmp_path, protocol, ScriptedProvider(lambda *_: reply)).unusable == unusable
+
+
 def test_declined_json_answer_is_missing_despite_a_fallback(tmp_path: Path) -> None:
     class Stance(BaseModel):
         stance: int = 0

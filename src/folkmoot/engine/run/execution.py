@@ -43,6 +43,7 @@ from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.arrivals import create_seat_manager, seat_arrivals
+from folkmoot.engine.session.asking import is_unread
 from folkmoot.engine.session.folder_access import open_journal, write_settings
 from folkmoot.engine.session.fork_source import open_earlier
 from folkmoot.engine.session.plan import (
@@ -198,10 +199,6 @@ RESUMABLE_KEYS = CALL_KEYS | {"prompts", "model", "models", "local"}
 # Only these outcomes write tables. After an error or an interruption the rows may be incomplete in
 # ways that no reader could see.
 WITH_TABLES = ("done", "paused")
-
-# Parse steps of answers that could not be parsed. With "minimal" a protocol has filled in a minimal
-# structure of its own, which says nothing about the reply.
-UNPARSED_STEPS = ("missing", "minimal")
 
 
 @dataclass(frozen=True)
@@ -638,9 +635,9 @@ def _unusable_reason(execution: Execution, tables: Mapping[str, Table]) -> str:
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not study_reason and answers is not None:
-        steps = answers.lazy().select("parse_step").collect().to_series()
-        if steps.len() and steps.is_in(UNPARSED_STEPS).all():
-            return f"none of the {steps.len():,} answers could be read"
+        cells = answers.lazy().select("missing", "parse_step").collect()
+        if cells.height and all(is_unread(*row) for row in cells.unique().iter_rows()):
+            return f"none of the {cells.height:,} answers could be read"
     return study_reason
 
 

@@ -312,18 +312,25 @@ def build_answer_row(
     }
 
 
+def is_unread(missing: str | None, parse_step: str | None) -> bool:
+    """Return whether no answer was read, by two cells of a row of `answers`.
+
+    A speaker who takes a way out, such as `none_of_these`, has given an answer.
+    """
+    # With "minimal" the protocol has filled in a value, which says nothing about the reply.
+    return missing not in WAYS_OUT if missing else parse_step == "minimal"
+
+
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     # None for free text, which needs no parser.
-    if isinstance(result.value, Missing):
-        if result.value.reason in REFUSAL_REASONS:
-            return "refused"
-        if result.value.reason not in WAYS_OUT:
-            return UNREADABLE
-    elif result.parse_step == "minimal":
+    missing = result.value.reason if isinstance(result.value, Missing) else None
+    if missing in REFUSAL_REASONS:
+        return "refused"
+    if is_unread(missing, result.parse_step):
         return UNREADABLE
-    elif not answer_type.is_read:
+    if missing is None and not answer_type.is_read:
         return None
-    elif result.parse_step == UNFORMATTED:
+    if result.parse_step == UNFORMATTED:
         return UNREADABLE
     if result.reasks:
         return "clarified"
