@@ -37,8 +37,8 @@ from folkmoot.studies.workbook.participants import (
     assign_sessions,
     build_experiments,
 )
-from folkmoot.studies.workbook.preparation import load_workbook_config
-from folkmoot.studies.workbook.protocol import order_tasks
+from folkmoot.studies.workbook.preparation import design_size, load_workbook_config
+from folkmoot.studies.workbook.protocol import order_tasks, sessions_of
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
     find_mistakes,
@@ -677,3 +677,19 @@ def test_names_with_accents_of_either_form_are_one_name(tmp_path: Path) -> None:
     book["agent_roles"][4][1] = unicodedata.normalize("NFD", "You sell {{ bon\u00e9s }}.")
     book["interview_prompts"][1][5] = "A market."
     assert not find_mistakes(book, tmp_path)
+
+
+def test_power_counts_the_sessions_that_each_treatment_gets(tmp_path: Path) -> None:
+    book = with_setting(make_workbook(), "num_sessions", 12)
+    book = with_setting(book, "treatment_assignment_strategy", "complete_random")
+    people = [[f"p{i}", i, "x"] for i in range(48)]
+    book["agent_profiles"] = [*book["agent_profiles"][:2], *people]
+    config = read_config(book, tmp_path)
+    size = design_size(config, tmp_path)
+    treatments = len(config.workbook.treatments)
+    assert (size.arms, size.units) == (treatments, 12 // treatments)
+    # Two further sessions belong to one treatment or two, and the last ones are not played.
+    first = config.model_copy(update={"first_sessions": 2 * treatments})
+    labels = [plan.treatment for plan in sessions_of(first, build_experiments(config.workbook)[0])]
+    fewest = min(labels.count(treatment.label) for treatment in config.workbook.treatments)
+    assert design_size(first, tmp_path).units == fewest <= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -392,17 +393,17 @@ def _column_notes(workbook: Workbook) -> list[str]:
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
     """Return how many participants and sessions each treatment has, for `folkmoot power`."""
-    settings = config.workbook.settings
-    # All sessions of a workbook without treatments are in one arm.
-    treatment_count = max(1, len(config.workbook.treatments))
-    sessions_per_treatment, participant_count = (
-        settings.num_sessions // treatment_count,
-        settings.num_agents_per_session,
-    )
+    # All experiments have the same sessions. If treatments have different numbers of sessions, the
+    # smallest number counts. The sessions of a workbook without treatments are in one arm.
+    experiment = build_experiments(config.workbook)[0]
+    sessions = Counter(plan.treatment for plan in sessions_of(config, experiment))
+    treatments = [treatment.label for treatment in config.workbook.treatments]
+    fewest_sessions = min(sessions[treatment] for treatment in treatments or sessions)
+    participant_count = config.workbook.settings.num_agents_per_session
     if participant_count == 1:
-        return DesignSize("independent", treatment_count, sessions_per_treatment)
+        return DesignSize("independent", len(treatments) or 1, fewest_sessions)
     return DesignSize(
-        "clustered", treatment_count, sessions_per_treatment, participant_count, "session"
+        "clustered", len(treatments) or 1, fewest_sessions, participant_count, "session"
     )
 
 
