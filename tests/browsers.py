@@ -18,7 +18,7 @@ BROWSER_FLAGS = (
     "--disable-quic",
     "--disable-background-networking",
 )
-BUSY_MACHINE_TIMEOUT_MS = 60_000
+BUSY_MACHINE_TIMEOUT_MS = 300_000
 
 
 @contextmanager

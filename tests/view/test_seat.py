@@ -37,7 +37,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 SCREENSHOT_FOLDER = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
-TIMEOUT_MS = 60_000  # long enough for a busy machine
 OPINION_TEXT = "Children could walk to school on their own if the lanes were calm and quiet again."
 
 VOTE_STUDY = """
@@ -133,13 +132,18 @@ class SeatedRun:
 
 
 async def read_shown_state(page: Page) -> str:
-    return await page.locator("#seat").get_attribute("data-shows", timeout=TIMEOUT_MS) or ""
+    return (
+        await page.locator("#seat").get_attribute("data-shows", timeout=BUSY_MACHINE_TIMEOUT_MS)
+        or ""
+    )
 
 
 async def wait_for_change(page: Page, before: str) -> None:
     """Wait, also across reloads, until the page no longer shows `before`."""
-    await page.locator(f'#seat:not([data-shows="{before}"])').wait_for(timeout=TIMEOUT_MS)
-    await page.wait_for_load_state("load")
+    await page.locator(f'#seat:not([data-shows="{before}"])').wait_for(
+        timeout=BUSY_MACHINE_TIMEOUT_MS
+    )
+    await page.wait_for_load_state("load", timeout=BUSY_MACHINE_TIMEOUT_MS)
 
 
 async def fill_and_send(page: Page, answer_text: str = OPINION_TEXT) -> None:
@@ -161,7 +165,7 @@ async def take_seat(
     texts: list[str] | None = None,
 ) -> None:
     """Answer all questions of a seat to the end. All texts of the page are appended to `texts`."""
-    await page.goto(link, timeout=TIMEOUT_MS)
+    await page.goto(link, timeout=BUSY_MACHINE_TIMEOUT_MS)
     while True:
         shown_state = await read_shown_state(page)
         page_text = await page.locator("#seat").text_content() or ""
@@ -290,7 +294,7 @@ async def test_three_humans_in_a_focus_group(tmp_path: Path, async_browser: Brow
         await page.locator("form.answer button.primary").dblclick()
 
     async def let_time_pass(page: Page) -> None:
-        await page.locator("#clock", has_text="Time left").wait_for(timeout=TIMEOUT_MS)
+        await page.locator("#clock", has_text="Time left").wait_for(timeout=BUSY_MACHINE_TIMEOUT_MS)
         seated_run.use_up_time("group_001/p_0002")
 
     async def answer_then_leave(page: Page) -> None:
@@ -303,7 +307,7 @@ async def test_three_humans_in_a_focus_group(tmp_path: Path, async_browser: Brow
         await page.get_by_text("Leave and withdraw").click()
         await page.get_by_role("checkbox").check()
         await page.locator("button.danger").click()
-        await page.locator('#seat[data-shows="end"]').wait_for(timeout=TIMEOUT_MS)
+        await page.locator('#seat[data-shows="end"]').wait_for(timeout=BUSY_MACHINE_TIMEOUT_MS)
 
     answer_then_leave.answered = False  # type: ignore[attr-defined]
     visitors = [
@@ -379,7 +383,7 @@ async def test_a_sent_answer_and_the_link_survive_kill_9(
     await page.goto(link)
     await page.locator("button.primary").click()
     await wait_for_change(page, "welcome")
-    await page.locator('#seat:not([data-shows=""])').wait_for(timeout=TIMEOUT_MS)
+    await page.locator('#seat:not([data-shows=""])').wait_for(timeout=BUSY_MACHINE_TIMEOUT_MS)
     question = await read_shown_state(page)
     option = page.locator("form.answer label.option").first
     chosen = (await option.inner_text()).strip()
@@ -608,7 +612,7 @@ async def test_three_humans_continue_through_a_crash_a_reload_a_time_limit_and_a
 
     async def answer_and_wait(page: Page, name: str, answer_text: str) -> None:
         """Answer, and wait until the answer is acknowledged."""
-        async with server_lock, page.expect_navigation(timeout=TIMEOUT_MS):
+        async with server_lock, page.expect_navigation(timeout=BUSY_MACHINE_TIMEOUT_MS):
             await fill_and_send(page, answer_text)
         sent_texts[name].append(answer_text)
 
@@ -662,7 +666,7 @@ async def test_three_humans_continue_through_a_crash_a_reload_a_time_limit_and_a
             if shown_state == "end":
                 return
             if shown_state == "welcome":
-                async with server_lock, page.expect_navigation(timeout=TIMEOUT_MS):
+                async with server_lock, page.expect_navigation(timeout=BUSY_MACHINE_TIMEOUT_MS):
                     await page.locator("button.primary").click()
             elif shown_state:
                 await page.wait_for_load_state()
