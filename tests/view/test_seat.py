@@ -28,7 +28,7 @@ from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
-from tests.browsers import CHROMIUM_PATH
+from tests.browsers import BUSY_MACHINE_TIMEOUT_MS, CHROMIUM_PATH
 from tests.default_signals import add_default_signals
 from tests.waiting import wait_until
 
