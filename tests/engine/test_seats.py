@@ -259,6 +259,8 @@ def test_timed_out_answer_is_missing_and_others_continue(study: Path) -> None:
     run = folkmoot.run(study, out=study.parent / "run", seat_host=host)
     rows = run.table("answers").filter(column("speaker_id") == "p_0003")
     assert set(rows["missing"]) == {"timed out"}
+    # There was nothing to read. Free text has no `how`.
+    assert set(rows.filter(column("said").is_not_null())["how"]) == {"no_reply"}
     other_answers = run.table("answers").filter(column("speaker_id") != "p_0003")
     assert other_answers["missing"].null_count() == other_answers.height
 

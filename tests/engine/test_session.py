@@ -409,23 +409,27 @@ def test_beginning_of_an_answer_is_not_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("finish", "reason"),
+    ("finish", "how"),
     [
         ("refused:refused", "refused"),
         ("refused:filtered", "refused"),
+        ("refused:language", "refused"),
+        ("refused:content_filter", "refused"),
+        ("refused:timed out", "no_reply"),
+        ("refused:dropped", "no_reply"),
         ("refused:too_long", "unreadable"),
         ("refused:rejected", "unreadable"),
     ],
 )
-def test_prompt_above_the_context_length_is_no_refusal(
-    tmp_path: Path, finish: str, reason: str
+def test_only_refusals_of_speakers_and_providers_are_called_refused(
+    tmp_path: Path, finish: str, how: str
 ) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall"]))
 
     model = ScriptedProvider(lambda _request, _address: Completion("", Usage(1, 0), finish=finish))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["how"], row["recorded"]) == (reason, None)
+    assert (row["how"], row["recorded"]) == (how, None)
 
 
 def test_indistinguishable_options_are_an_error_of_the_study(tmp_path: Path) -> None:

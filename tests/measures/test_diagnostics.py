@@ -208,6 +208,13 @@ def test_refusals_have_no_verdict_if_answers_could_not_be_declined():
     )
 
 
+@pytest.mark.parametrize("reason", ["language", "safety_filter", "filtered"])
+def test_refusals_by_the_provider_count_in_earlier_runs(reason):
+    # An earlier version called some of them unreadable.
+    result = check_refusals([*GOOD_ROWS, *[make_row(missing=reason, how="unreadable")] * 100])
+    assert result.verdict == "failed" and "refused by the provider 100" in result.says
+
+
 def test_unreadable_answers_are_no_refusals_but_prevent_a_pass():
     result = check_refusals([*GOOD_ROWS, *[make_row(missing="unparsed", how="unreadable")] * 100])
     assert result.value.value == 0

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.errors import ModelError, RateLimitedError, TransientError
-from folkmoot.models.request import Completion, read_usage, strip_reasoning
+from folkmoot.engine.journal.earlier_replies import DROPPED
+from folkmoot.engine.seats import seat_manager
+from folkmoot.engine.session.repeated_protocol import NOT_REPEATED
+from folkmoot.errors import ModelError, RateLimitedError, RejectedError, TransientError
+from folkmoot.models.request import (
+    KINDS_OF_MISSING_REPLY,
+    Completion,
+    read_usage,
+    strip_reasoning,
+)
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 
 
@@ -70,6 +78,17 @@ def test_finish_reason_of_every_vendor_is_recognised(
 ) -> None:
     reply = wire(word)
     assert (reply.text, reply.finish) == ("Yes", finish)
+
+
+def test_every_reason_without_a_reply_has_a_kind() -> None:
+    reasons = {
+        *(end.removeprefix("refused:") for _, _, end in ENDS if end.startswith("refused:")),
+        *(seat_manager.TIMED_OUT, seat_manager.DECLINED, seat_manager.SEAT_CLOSED),
+        *(seat_manager.WITHDRAWN, seat_manager.SCREENED_OUT, DROPPED),
+        NOT_REPEATED.removeprefix("refused:"),
+        RejectedError("no").reason,
+    }
+    assert reasons <= KINDS_OF_MISSING_REPLY.keys()
 
 
 def test_missing_finish_reason_is_unknown() -> None:

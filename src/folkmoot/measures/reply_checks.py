@@ -44,7 +44,7 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.proportions import score_interval, wilson
 from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.wording import Sentence, join_sentences, word
-from folkmoot.models.request import FINISH_LENGTH
+from folkmoot.models.request import FINISH_LENGTH, REFUSED, kind_of_missing_reply
 
 T = TypeVar("T")
 
@@ -304,12 +304,7 @@ def _refusal_reason(row: Row) -> str:
     reason = str(row.get("missing") or "")
     if way_out := _way_out(reason):
         return way_out
-    # A prompt that is too long for the model also gives a missing answer, but it is no refusal.
-    if row.get("how") == "refused" or reason in ("refused", "filtered"):
-        return BY_PROVIDER
-    # Runs of earlier versions stored providers' finish reasons. These words occur in them.
-    of_provider = any(word in reason for word in ("refus", "filter", "declin", "safety"))
-    return BY_PROVIDER if of_provider else ""
+    return BY_PROVIDER if kind_of_missing_reply(reason) == REFUSED else ""
 
 
 def check_malformed(

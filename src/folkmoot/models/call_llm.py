@@ -24,13 +24,13 @@ from folkmoot.models.catalog import (
 )
 from folkmoot.models.request import (
     FINISH_LENGTH,
-    FINISH_REFUSED,
     MAX_BACKOFF_SECONDS,
     Completion,
     Message,
     ModelRequest,
     ProviderSettings,
     backoff_seconds,
+    reason_of_missing_reply,
     translate_finish_reason,
 )
 from folkmoot.models.urls import require_encryption
@@ -87,8 +87,7 @@ def call_llm(
     settings = ProviderSettings(spec.base_url, key, timeout)
     reply = _run_coroutine(lambda: _complete_with_retries(spec, settings, request))
     # A refusal arrives as a reply, and only the finish reason shows it.
-    if reply.finish.startswith(FINISH_REFUSED):
-        reason = reply.finish.removeprefix(FINISH_REFUSED)
+    if reason := reason_of_missing_reply(reply.finish):
         raise RefusedError(f"{spec.name} refused: {reply.text or reason}", reason=reason)
     return reply.text
 
@@ -227,7 +226,7 @@ async def _complete_with_retries(
                     request, address=f"call_llm/{prompt_digest}/{attempt}"
                 )
                 reply = reply._replace(finish=translate_finish_reason(reply.finish))
-                if not reply.text.strip() and not reply.finish.startswith(FINISH_REFUSED):
+                if not reply.text.strip() and not reason_of_missing_reply(reply.finish):
                     raise TransientError(f"the reply was empty (finish reason {reply.finish!r})")
             except TransientError as error:
                 if attempt == RETRIES:

@@ -31,6 +31,20 @@ FINISH_UNKNOWN = "unknown"
 FINISH_LENGTH = "length"
 # The start of the finish reason if there is no reply. The reason follows, such as "timed_out".
 FINISH_REFUSED = "refused:"
+# Kinds of reasons why there is no reply. The speaker or the provider refused, there was nothing to
+# read, or the provider could not process the request or its reply.
+REFUSED, NO_REPLY, TECHNICAL = "refused", "no_reply", "technical"
+# Every reason that follows `FINISH_REFUSED` → its kind.
+KINDS_OF_MISSING_REPLY: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("declined", "refused", "filtered", "language"), REFUSED),
+        **dict.fromkeys(("timed out", "seat closed", "screened out", "withdrawn"), NO_REPLY),
+        **dict.fromkeys(("dropped", "not_repeated"), NO_REPLY),
+        **dict.fromkeys(("too_long", "too_large", "rejected"), TECHNICAL),
+    }
+)
+# Words in reasons of a refusal that earlier versions and providers of study authors give.
+_WORDS_OF_REFUSALS = ("refus", "filter", "declin", "safety")
 # The finish reason if a human chose not to answer.
 FINISH_DECLINED = f"{FINISH_REFUSED}declined"
 # The embedded respondent understood only the answer type of the question, not its subject.
@@ -53,7 +67,19 @@ def is_reply_of_human(finish: str) -> bool:
 
     A human who declined has replied. Without a human, or after the time is over, there is no reply.
     """
-    return finish == FINISH_DECLINED or not finish.startswith(FINISH_REFUSED)
+    return finish == FINISH_DECLINED or not reason_of_missing_reply(finish)
+
+
+def reason_of_missing_reply(finish: str) -> str:
+    """Return the reason why there is no reply, by the finish reason. "" if there is a reply."""
+    return finish.removeprefix(FINISH_REFUSED) if finish.startswith(FINISH_REFUSED) else ""
+
+
+def kind_of_missing_reply(reason: str) -> str:
+    """Return the kind of a reason why there is no reply. "" for any other reason."""
+    if kind := KINDS_OF_MISSING_REPLY.get(reason):
+        return kind
+    return REFUSED if any(word in reason for word in _WORDS_OF_REFUSALS) else ""
 
 
 class Message(NamedTuple):

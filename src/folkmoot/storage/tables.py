@@ -152,7 +152,8 @@ ENGINE_COLUMNS: dict[str, str] = {
     "recorded": "the value, or the way out taken: none_of_these, declined or cannot_say",
     "how": "how the answer was obtained: exact (the reply is the answer), stated (the reply states "
     "exactly one), clarified (a further request was needed), refused (declined, or refused by the "
-    "provider), unreadable; empty for free text",
+    "provider), no_reply (for example, a human let the time pass), unreadable (no answer could be "
+    "read, or the provider could not process the request); empty for free text",
     "agrees": "whether the first reply names the recorded answer: same, other (another option), "
     "several, none",
     "parse_step": "parse step that could read the reply: exact, normalised, number, …, missing; "

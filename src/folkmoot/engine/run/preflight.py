@@ -27,10 +27,10 @@ from folkmoot.json_text import decode_json
 from folkmoot.models.catalog import resolve_model
 from folkmoot.models.request import (
     FINISH_LENGTH,
-    FINISH_REFUSED,
     Completion,
     ModelRequest,
     RespondentHints,
+    reason_of_missing_reply,
 )
 from folkmoot.models.wire.capabilities import JSON_MODE, SCHEMA, Capabilities
 
@@ -174,8 +174,7 @@ def _check_reply(
 
 
 def _find_problem(reply: Completion, parse_problem: str) -> str:
-    if reply.finish.startswith(FINISH_REFUSED):
-        reason = reply.finish.removeprefix(FINISH_REFUSED)
+    if reason := reason_of_missing_reply(reply.finish):
         return f"refused ({reason}{': ' + reply.text[:200] if reply.text else ''})"
     if not reply.text.strip():
         is_cut = reply.finish.startswith(FINISH_LENGTH)

@@ -10,7 +10,6 @@ from typing import Generic, NamedTuple, TypeVar
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     CHOICE,
-    DECLINED,
     NUMBER,
     WAYS_OUT,
     AnswerType,
@@ -26,7 +25,16 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import count_words
-from folkmoot.models.request import FINISH_LENGTH, FINISH_REFUSED, Completion, Message, ModelRequest
+from folkmoot.models.request import (
+    FINISH_LENGTH,
+    NO_REPLY,
+    REFUSED,
+    Completion,
+    Message,
+    ModelRequest,
+    kind_of_missing_reply,
+    reason_of_missing_reply,
+)
 from folkmoot.provenance import UNKNOWN, Quoted, Source, Span, join_texts, spans_of
 from folkmoot.storage.table_buffer import RowOrder
 
@@ -36,13 +44,11 @@ T = TypeVar("T")
 # Characters of a cut reply that a re-ask quotes. A model that repeats itself fills its whole limit,
 # and all of that text may be more than it can read.
 MAX_QUOTED_CUT_CHARACTERS = 1000
-# Reasons of a missing answer that count as a refusal: by the speaker, by the model, by a filter.
-REFUSAL_REASONS = (DECLINED, "refused", "filtered")
 # The parse step of a JSON answer if only some of its fields could be read.
 PARTIAL = "partial"
 # Parse steps that find an answer inside a longer text.
 STATED_STEPS = ("number", "named", PARTIAL)
-NO_REPLY = "give a reply that answers the question, or leave it out with --drop"
+READABLE_REPLY_HINT = "give a reply that answers the question, or leave it out with --drop"
 # Empty replies are often transient (a server under load), so they are asked for again at least this
 # often, even if the study allows no re-asks.
 MAX_EMPTY_REPLY_RETRIES = 2
@@ -138,7 +144,7 @@ async def ask_until_parsed(
             raise InputError(
                 Problem(
                     f"the given reply at {request_address} cannot be read: {parsed.problem}",
-                    hint=NO_REPLY,
+                    hint=READABLE_REPLY_HINT,
                 )
             )
         if isinstance(parsed, ParsedAnswer):
@@ -202,7 +208,7 @@ async def _ask_for_more(
     )
     return (
         longer_reply
-        if visible_text(longer_reply.text) and not longer_reply.finish.startswith(FINISH_REFUSED)
+        if visible_text(longer_reply.text) and not reason_of_missing_reply(longer_reply.finish)
         else cut
     )
 
@@ -210,8 +216,8 @@ async def _ask_for_more(
 def _parse_reply(
     address: str, answer_type: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    if reply.finish.startswith(FINISH_REFUSED):
-        return Missing(reply.finish.removeprefix(FINISH_REFUSED), f"asked at {address}", reply.text)
+    if reason := reason_of_missing_reply(reply.finish):
+        return Missing(reason, f"asked at {address}", reply.text)
     is_cut = reply.finish == FINISH_LENGTH
     # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. White
     # space at the end shows that the word was complete.
@@ -324,8 +330,9 @@ def is_unread(missing: str | None, parse_step: str | None) -> bool:
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     # None for free text, which needs no parser.
     missing = result.value.reason if isinstance(result.value, Missing) else None
-    if missing in REFUSAL_REASONS:
-        return "refused"
+    # A prompt that the provider could not process is no refusal, but no answer was read.
+    if (kind := kind_of_missing_reply(missing or "")) in (REFUSED, NO_REPLY):
+        return kind
     if is_unread(missing, result.parse_step):
         return UNREADABLE
     if missing is None and not answer_type.is_read:

@@ -18,9 +18,11 @@ from dataclasses import replace
 import polars as pl
 
 from folkmoot.conversation.answer_types import CHOICE, NUMBER
+from folkmoot.conversation.lenient_fields import UNREADABLE
 from folkmoot.engine.seats.seat_manager import WITHDRAWN
 from folkmoot.hints import join_first, join_words
 from folkmoot.measures.inference.estimates import ALPHA, format_count, format_percent
+from folkmoot.models.request import NO_REPLY, REFUSED
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
@@ -32,7 +34,7 @@ EXCLUSIONS_KEY = "exclusions"
 # Values of the columns `how` and `agrees` of `answers`.
 STRICT_HOW = ("exact", "stated")
 CONTRADICTING = ("other", "several")
-HOW = (*STRICT_HOW, "clarified", "refused", "unreadable")
+HOW = (*STRICT_HOW, "clarified", REFUSED, NO_REPLY, UNREADABLE)
 AGREES = ("same", *CONTRADICTING, "none")
 # The columns of `answers` that a study type receives of the answers to leave out.
 COLUMNS = ("address", "stage", "scope", "speaker_id", "role", "kind", "how", "agrees", "missing")

@@ -13,7 +13,6 @@ from folkmoot.conversation.prompts import as_prompt, wording_for_people
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 from folkmoot.engine.session.session import AskResult, Scope
 from folkmoot.models.images import find_image_references, find_images, replace_images
-from folkmoot.models.request import FINISH_REFUSED
 from folkmoot.provenance import SourcedText, cell_id, with_sources
 from folkmoot.studies.workbook.answers import (
     GivenAnswer,
@@ -346,10 +345,9 @@ async def ask_seat(
         reasks=reasks,
         about=task_prompt.about,
     )
-    given, finish = result.value, result.reply.finish
-    # A refusal by the provider is no answer. Any other unreadable reply is kept, marked invalid.
-    by_provider = finish.startswith(FINISH_REFUSED)
-    if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
+    given = result.value
+    # A reply that cannot be read is kept, marked invalid. Without a reply there is no answer.
+    if isinstance(given, Missing) and given.reason == "unparsed":
         given = answer_type.last(result.text)
     missing = given.reason if isinstance(given, Missing) else None
     answer_text = "" if isinstance(given, Missing) else given.text
@@ -383,7 +381,7 @@ async def ask_seat(
         result.reasks,
         answer_type.order,
         score,
-        finish,
+        result.reply.finish,
     )
     return AskedTask(seat, response, utterance, tuple(memory))
 
