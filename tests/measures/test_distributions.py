@@ -10,6 +10,8 @@ import pytest
 from scipy import stats
 
 from folkmoot.measures.inference import distributions
+from folkmoot.measures.inference.distributions import normal_p, normal_quantile
+from folkmoot.measures.inference.estimates import ALPHA, NORMAL_QUANTILE
 
 VALUES = (0.0, 0.3, 1.96, 7.0, 40.0)
 DEGREES = (1, 2.5, 4, 30, 1e6)
@@ -46,3 +48,8 @@ def test_measures_do_not_import_scipy_stats() -> None:
         "assert mean([1, 2, 3, 4, 5, 7], range(6)).p < 1; assert 'scipy.stats' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_intervals_and_tests_have_one_level() -> None:
+    assert normal_quantile(1 - ALPHA / 2) == pytest.approx(NORMAL_QUANTILE, abs=1e-12)
+    assert normal_p(1.95998) < ALPHA and NORMAL_QUANTILE < 1.95998

@@ -119,7 +119,7 @@ def test_a_corrected_mean_equals_a_hand_calculation() -> None:
     assert estimate.weight == pytest.approx(0.5)
     assert estimate.corrected.value == pytest.approx(0.5 + 0.5 * (0.75 - 0.5))
     human_part = 2.0226909 * math.sqrt((10 / 39) / 4 / 40)
-    simulated_part = 1.96 * 0.5 * math.sqrt((7.5 / 39) / 40)
+    simulated_part = 1.959963984540054 * 0.5 * math.sqrt((7.5 / 39) / 40)
     half_width = estimate.corrected.high - estimate.corrected.value
     assert half_width == pytest.approx(math.hypot(human_part, simulated_part), rel=1e-6)
 

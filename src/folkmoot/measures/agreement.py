@@ -13,13 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.clustered import encode_labels, interval_of_equal_units
 from folkmoot.measures.inference.distributions import student_quantile
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, NORMAL_QUANTILE, Estimate, jackknife
 from folkmoot.measures.inference.proportions import score_interval
 
 FloatArray = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]
-# The normal quantile of a two-sided 95 % interval.
-Z = 1.959963984540054
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
@@ -209,7 +207,7 @@ def kappa_of_possible(
     # so it is varied by half a standard error.
     groups = encode_labels(list(who) or range(n))
     pairs, people = _effective_sample_size(same, groups)
-    low, high = score_interval(observed, pairs, Z)
+    low, high = score_interval(observed, pairs, NORMAL_QUANTILE)
     slack = 0.5 * float(np.sqrt((sizes**2) @ errors**2)) / n
     widest, least = min(1.0, most + slack), max(high, most - slack)
     return Estimate(

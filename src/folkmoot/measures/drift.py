@@ -15,14 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, NORMAL_QUANTILE, Estimate
 
 FloatArray = NDArray[np.float64]
 # Random exchanges for a p-value, and resamples for a standard error. The smallest p is 1/1001.
 EXCHANGES = 1000
 RESAMPLES = 400
-# The normal quantile of a two-sided 95 % interval.
-Z = 1.959964
 LEVEL = 0.95
 
 
@@ -121,10 +119,14 @@ def _estimate_mean_distance(
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
     # Interval and test must agree: the interval excludes zero exactly if the test rejects.
-    low = max(0.0, real - Z * error) if p < ALPHA else 0.0
+    low = max(0.0, real - NORMAL_QUANTILE * error) if p < ALPHA else 0.0
     # Sampling makes the uncorrected distance too large, never too small, so the drift may be as
     # large as that distance.
-    high = max(real + Z * error, value, _max_unobserved_share(sizes[1]) if error == 0 else 0.0)
+    high = max(
+        real + NORMAL_QUANTILE * error,
+        value,
+        _max_unobserved_share(sizes[1]) if error == 0 else 0.0,
+    )
     return Estimate(real, low, min(1.0, high), *sizes, p, method="exchange of units")
 
 
@@ -160,7 +162,7 @@ def _measure_question(
     drawn = _standardised_difference(weights @ moments[0], weights @ moments[1])
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
-    reach = Z * error
+    reach = NORMAL_QUANTILE * error
     # No resample varies. Assume that the units that may differ unobserved differ by the full
     # range.
     if error == 0:

@@ -36,6 +36,7 @@ from folkmoot.measures.diagnostics import (
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
+    NORMAL_QUANTILE,
     Estimate,
     format_count,
     format_percent,
@@ -142,7 +143,7 @@ def share_of_replies(faults: Faults) -> Estimate:
         estimate = clustered_share(hits.astype(float), names)
         if estimate.has_interval:
             return estimate
-    low, high = score_interval(share, units, 1.96)
+    low, high = score_interval(share, units, NORMAL_QUANTILE)
     high = max(high, wilson(with_fault, units).high)
     return Estimate(share, low if bad else 0.0, high, asked, units, method="Wilson over units")
 

@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike
 
 # The level of every test.
 ALPHA = 0.05
+# The normal quantile of a two-sided interval with the level `1 - ALPHA`. It is written out, because
+# importing SciPy takes time.
+NORMAL_QUANTILE = 1.959963984540054
 # Larger p-values are printed as larger than this.
 MOST_PRINTED_P = 0.99
 # Fewer independent units are shown as single values, without interval or test.

@@ -164,7 +164,7 @@ def power_beyond(
     difference: float,
     se: float,
     smallest: float = 0.0,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     *,
     equivalent: bool = False,
 ) -> float:

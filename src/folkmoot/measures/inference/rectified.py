@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share, on_log_odds
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.estimates import NORMAL_QUANTILE, Estimate
 from folkmoot.measures.inference.proportions import mover, wilson
 
 FloatArray = NDArray[np.float64]
@@ -165,7 +165,7 @@ def people_needed(
     # the weight of `_correction_weight`.
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")
-    alone = (2 * 1.96 * spread / width) ** 2 * design_effect
+    alone = (2 * NORMAL_QUANTILE * spread / width) ** 2 * design_effect
     # With a human for each simulated participant, the interval is that of the humans alone.
     if max(FEWEST_PEOPLE, alone) > simulated:
         return None
@@ -243,7 +243,7 @@ def _corrected_estimate(
     # `own`: the mean of human answers minus weighted predictions for the same people. `many`:
     # simulated answers for other people, with the conversations `simulated_units`.
     value = own.value + weight * float(many.mean())
-    reach_of_many = 1.96 * float(many.std(ddof=1)) / math.sqrt(len(many))
+    reach_of_many = NORMAL_QUANTILE * float(many.std(ddof=1)) / math.sqrt(len(many))
     if simulated_units is not None:
         # Simulated participants who talked with each other are alike as well.
         of_groups = clustered_mean(many, simulated_units)

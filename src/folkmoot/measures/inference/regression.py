@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.measures.inference.distributions import normal_p, normal_quantile
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.distributions import normal_p
+from folkmoot.measures.inference.estimates import NORMAL_QUANTILE, Estimate
 
 FloatArray = NDArray[np.float64]
 Column = Sequence[str | float | int | None]
@@ -213,7 +213,7 @@ def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, Float
 
 
 def _model_terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tuple[Term, ...]:
-    reach = normal_quantile(0.975)
+    reach = NORMAL_QUANTILE
     errors = np.sqrt(np.clip(np.diag(covariance), 0, None))
     terms = []
     for (variable, name), b, se in list(zip(built.columns, beta, errors, strict=True))[1:]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.distributions import student_quantile
-from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS
+from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, NORMAL_QUANTILE
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -36,8 +36,6 @@ DRAWS = 2_000
 FEWEST_FOR_PREDICTION = 3
 # Fewer specifications are not judged, see `Curve.robustness_word`.
 FEWEST_SPECIFICATIONS = FEWEST_UNITS
-# The z of a significant specification (5 %, two-sided).
-SIGNIFICANT = 1.96
 # A claim is fragile if a smaller share of estimates is on the claimed side.
 ON_THE_SIDE = 0.8
 
@@ -228,7 +226,7 @@ def _joint_tests(
     z, null_z = found / error, null / error
     tests = (
         (np.median(found), np.median(null, axis=1)),
-        ((z > SIGNIFICANT).sum(), (null_z > SIGNIFICANT).sum(axis=1)),
+        ((z > NORMAL_QUANTILE).sum(), (null_z > NORMAL_QUANTILE).sum(axis=1)),
         (z.mean(), null_z.mean(axis=1)),
     )
     p_median, p_count, p_z = (_share_of_draws(under >= value) for value, under in tests)
