@@ -411,3 +411,4 @@ def test_the_readable_part_of_an_answer_is_kept_after_all_re_asks(tmp_path: Path
     assert (row["parse_step"], row["how"], row["missing"], row["reasks"]) == (
         ("partial", "clarified", None, 2)
     )
+    assert "only some fields of a JSON reply" in run.report().read_text("utf-8")

@@ -14,8 +14,6 @@ from functools import cache, lru_cache
 
 from folkmoot.hidden_characters import without_hidden
 
-# The parse step of a reply that is not in the form of its question and is kept as it is.
-UNFORMATTED = "unformatted"
 # In characters. A longer reply is never a bare option, so it is not reduced.
 MAX_REPLY_CHARACTERS = 2_000
 # Patterns combine, and a hostile reply could produce forms without end.

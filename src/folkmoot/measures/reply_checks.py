@@ -20,7 +20,8 @@ from urllib.parse import unquote
 import numpy as np
 
 from folkmoot.conversation.answer_types import CHOICE, NUMBER, WAYS_OUT
-from folkmoot.conversation.reply_forms import UNFORMATTED, looks_like_refusal
+from folkmoot.conversation.parse_steps import PARSE_STEPS
+from folkmoot.conversation.reply_forms import looks_like_refusal
 from folkmoot.hints import count_words
 from folkmoot.measures.diagnostics import (
     FAILED,
@@ -64,9 +65,8 @@ OVER_LENGTH = 0.05
 # With fewer replies to a question, their median does not tell the usual length of a reply.
 FEWEST_OF_A_QUESTION = 5
 ALWAYS_YES = 0.90
-CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
-# Parse steps of replies that are no option or number of their question.
-OFF_LIST_STEPS = frozenset({"missing", UNFORMATTED})
+CLEAN_STEPS = frozenset(name for name, step in PARSE_STEPS.items() if step.is_clean)
+OFF_LIST_STEPS = frozenset(name for name, step in PARSE_STEPS.items() if step.is_off_list)
 # Titles of checks that the validity card of a report looks up in the finding on all checks.
 REFUSALS_TITLE = "Refusals"
 BY_PROVIDER = "refused by the provider"

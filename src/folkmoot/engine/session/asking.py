@@ -20,7 +20,14 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_replies import close_cut_json
 from folkmoot.conversation.lenient_fields import UNREADABLE
-from folkmoot.conversation.reply_forms import UNFORMATTED, visible_text
+from folkmoot.conversation.parse_steps import (
+    MINIMAL,
+    MISSING,
+    PARSE_STEPS,
+    PARTIAL,
+    UNFORMATTED,
+)
+from folkmoot.conversation.reply_forms import visible_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem
@@ -44,10 +51,7 @@ T = TypeVar("T")
 # Characters of a cut reply that a re-ask quotes. A model that repeats itself fills its whole limit,
 # and all of that text may be more than it can read.
 MAX_QUOTED_CUT_CHARACTERS = 1000
-# The parse step of a JSON answer if only some of its fields could be read.
-PARTIAL = "partial"
-# Parse steps that find an answer inside a longer text.
-STATED_STEPS = ("number", "named", PARTIAL)
+STATED_STEPS = frozenset(name for name, step in PARSE_STEPS.items() if step.is_stated)
 READABLE_REPLY_HINT = "give a reply that answers the question, or leave it out with --drop"
 # Empty replies are often transient (a server under load), so they are asked for again at least this
 # often, even if the study allows no re-asks.
@@ -133,7 +137,7 @@ async def ask_until_parsed(
         said_first = said_first if reask else reply.text
         parsed = _parse_reply(request_address, answer_type, reply)
         if isinstance(parsed, Missing):
-            return _build_ask_result(parsed, "missing", reask, request, reply, said_first)
+            return _build_ask_result(parsed, MISSING, reask, request, reply, said_first)
         # A re-ask would send the reply given by hand to a model, which is not what the researcher
         # asked for.
         if (
@@ -189,12 +193,12 @@ async def ask_until_parsed(
         result = _build_ask_result(salvaged.value, PARTIAL, reask, request, reply, said_first)
         return result._replace(repairs=salvaged.repairs)
     if (fallback := answer_type.fallback_value) is not None:
-        return _build_ask_result(fallback, "minimal", reask, request, reply, said_first)
+        return _build_ask_result(fallback, MINIMAL, reask, request, reply, said_first)
     # Problems end with an instruction to the speaker ("Reply with …"). Readers of the tables do not
     # need it.
     detail = parsed.problem.partition(" Reply with")[0]
     missing_answer = Missing("unparsed" if has_text else "empty", detail, last_reply=reply.text)
-    return _build_ask_result(missing_answer, "missing", reask, request, reply, said_first)
+    return _build_ask_result(missing_answer, MISSING, reask, request, reply, said_first)
 
 
 async def _ask_for_more(
@@ -323,8 +327,7 @@ def is_unread(missing: str | None, parse_step: str | None) -> bool:
 
     A speaker who takes a way out, such as `none_of_these`, has given an answer.
     """
-    # With "minimal" the protocol has filled in a value, which says nothing about the reply.
-    return missing not in WAYS_OUT if missing else parse_step == "minimal"
+    return missing not in WAYS_OUT if missing else parse_step == MINIMAL
 
 
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:

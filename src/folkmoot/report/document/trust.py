@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from folkmoot.conversation.parse_steps import PARSE_STEPS
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.run_totals import describe_later_spending
 from folkmoot.engine.study.study import Study
@@ -19,23 +20,6 @@ from folkmoot.report.document.deviations import both_versions, changes_since_run
 from folkmoot.report.preregistration import describe_setting, registration_of_run
 from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
-
-# The keys are the parse steps in the manifest. Steps of earlier versions stay here, so that reports
-# of older runs can be made.
-PARSE_STEPS = {
-    "exact": "in the requested form",
-    "normalised": "after ignoring case, quotation marks and punctuation",
-    "number": "by number or letter in the list",
-    "named": "the only option in a phrase such as “I choose …”, or in quotation marks",
-    "clarified": "by asking the speaker which option the first reply stated",
-    "constrained": "by a second question that allowed only the options (runs of earlier versions)",
-    "fenced": "JSON in a code block",
-    "repaired": "JSON repaired by a library",
-    "own_words": "without the lines in the names of other speakers",
-    "minimal": "minimal structure in place of an unreadable reply",
-    "unformatted": "not in the requested form, and kept as it is (no validation requested)",
-    "missing": "no valid value (never scored)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +176,9 @@ def _answers_table(manifest: Mapping[str, Any]) -> ResultTable:
     answers = manifest.get("answers", {})
     rows = [
         {
-            "how_it_was_parsed": PARSE_STEPS.get(parse_step, parse_step),
+            "how_it_was_parsed": PARSE_STEPS[parse_step].meaning
+            if parse_step in PARSE_STEPS
+            else parse_step,
             "parse_step": parse_step,
             "answer_share": float(share),
         }

@@ -35,7 +35,7 @@ from folkmoot.conversation.choices import (
     indistinguishable_pairs,
 )
 from folkmoot.conversation.lenient_fields import read_number
-from folkmoot.conversation.reply_forms import UNFORMATTED
+from folkmoot.conversation.parse_steps import UNFORMATTED
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.hints import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
