@@ -11,8 +11,9 @@ import pytest
 import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.kit.controls import asking
 from folkmoot.kit.controls.asking import verify_controls
-from folkmoot.kit.controls.tables import NO_PERSONA, SAME_LENGTH, ControlRow
+from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 
@@ -126,5 +127,62 @@ def test_the_estimate_equals_the_number_of_calls(study: Path, run: RunFolder) ->
 
 
 def test_forked_decisions_are_verified(run: RunFolder) -> None:
+    ((_, verification),) = verify_controls(run)
+    assert not verification.differences
+
+
+QUOTED_VOTES = """
+study: cross_pollination
+pilot_id: quoted
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, simple_passive, clarified_passive]
+revote: true
+participants_per_condition: 5
+personas: {source: quota}
+respondent: {position_bias: 5}
+controls: {negative: false, retest: false, order: true}
+"""
+
+
+def run_reversed_votes(folder: Path) -> RunFolder:
+    (folder / "study.yaml").write_text(QUOTED_VOTES)
+    return folkmoot.run(folder / "study.yaml", model="synthetic", out=folder / "run").folder
+
+
+def test_a_reversed_final_vote_names_the_reversed_first_vote_in_every_condition(
+    tmp_path: Path,
+) -> None:
+    run = run_reversed_votes(tmp_path)
+    table = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
+    final = table.filter(control=ORDER, moment="final")
+    old_votes = dict(run.rows("participants", "participant_id", "initial_choice"))
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        for condition in ("simple_voting", "simple_passive", "clarified_passive"):
+            rows = final.filter(condition=condition)
+            assert rows.height == 5
+            new_votes = []
+            for participant_id, address in rows.select("participant_id", "address").iter_rows():
+                first, *_ = journal.addresses_in_scope(address.rpartition("/")[0])
+                vote, request = journal.entry_at(first), journal.entry_at(address)
+                assert vote is not None and request is not None
+                system = request.request["messages"][0]["content"]
+                assert f'You previously chose "{vote.reply}".' in system
+                new_votes.append(vote.reply != old_votes[participant_id])
+            # The embedded respondent prefers the first option, so reversing changes votes.
+            assert any(new_votes)
+
+
+def test_controls_that_an_earlier_version_planned_are_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An earlier version did not ask for quoted votes again, and its plan does not say how it forks.
+    with monkeypatch.context() as earlier:
+        earlier.setattr(asking, "_is_planned_earlier", lambda _run: True)
+        run = run_reversed_votes(tmp_path)
+    assert {key.split("-")[1] for key in read_repeated_addresses(run)[ORDER]} == {
+        "clarified_passive"
+    }
     ((_, verification),) = verify_controls(run)
     assert not verification.differences

@@ -43,6 +43,7 @@ from folkmoot.kit.controls.conversations import (
 )
 from folkmoot.kit.controls.forking import (
     ForkedDecision,
+    ForkRules,
     fork_decision,
     speaker_of,
     texts_of,
@@ -98,6 +99,9 @@ from folkmoot.kit.run_below import (
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import quote_value
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+
+# The key of the plan that says that all forks follow from the sources of the prompts.
+_BY_PROVENANCE = "forked_by_provenance"
 
 
 class ControlsConfig(StudyConfig):
@@ -226,6 +230,8 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
+    if not _is_planned_earlier(run):
+        plan[_BY_PROVENANCE] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
     if asked_again := _asked_again(versions):
         plan["asked_again"] = asked_again
@@ -285,10 +291,22 @@ async def _run_controls(
 def _asked_twice(run: RunFolder) -> bool:
     # Earlier versions asked twice after a decision that is both the first and the final one. Their
     # controls are verified and resumed as they were planned.
-    controls = run.open_subfolder(CONTROLS)
-    plan = {} if controls is None else controls.plan
-    samples = plan.get("sealed", {}).get("controls", {}).get("data", {}).get("decisions", {})
+    samples = (_sealed_controls(run) or {}).get("decisions", {})
     return any(len(set(places)) < len(places) for name, places in samples.items() if name != RETEST)
+
+
+def _is_planned_earlier(run: RunFolder) -> bool:
+    # Earlier versions looked at where a participant's replies are in the prompt, and not at what
+    # these replies answer (`ForkRules`). Their controls are verified and resumed as planned.
+    plan = _sealed_controls(run)
+    return plan is not None and _BY_PROVENANCE not in plan
+
+
+def _sealed_controls(run: RunFolder) -> Mapping[str, Any] | None:
+    # What the plan of the controls seals, or None before it is written.
+    controls = run.open_subfolder(CONTROLS)
+    sealed = {} if controls is None else controls.plan.get("sealed", {})
+    return sealed["controls"]["data"] if "controls" in sealed else None
 
 
 # (key of a decision, control) → the version that the control asks, or why it cannot be asked.
@@ -316,7 +334,8 @@ async def _prepare_versions(
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone)
     treatments, language = read_treatments(run), session.config.requested_controls.language
-    versions = _build_versions(run, treatments, samples, conversations, language)
+    rules = ForkRules(treatments, language, _is_planned_earlier(run))
+    versions = _build_versions(run, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))
     if not asks_again or not _need_the_study(versions, conversations):
         return _Prepared(conversations, versions, [], None)
@@ -325,7 +344,7 @@ async def _prepare_versions(
         numbers = await read_numbers(session.child("answer_types"), finished, conversations)
         if not isinstance(numbers, str):
             conversations |= numbers
-            versions = _build_versions(run, treatments, samples, conversations, language)
+            versions = _build_versions(run, rules, samples, conversations)
             forks = list(_fork_sessions(run, treatments, samples, versions, language))
             versions |= {
                 (decision.key, fork.control): IN_SESSION
@@ -339,10 +358,9 @@ async def _prepare_versions(
 
 def _build_versions(
     run: RunFolder,
-    treatments: TreatmentTexts,
+    rules: ForkRules,
     samples: Mapping[str, Sequence[ControlledDecision]],
     conversations: Mapping[str, DecisionConversation],
-    language: Language,
 ) -> _Versions:
     with JournalReader(run.path / JOURNAL) as journal:
         graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
@@ -370,9 +388,7 @@ def _build_versions(
                     same = Replaced(conversation.speaker.system, asked, decision.options)
                     version = ForkedDecision((), same)
                 else:
-                    version = fork_decision(
-                        control, decision, conversation, treatments, language, graph
-                    )
+                    version = fork_decision(control, decision, conversation, rules, graph)
                 versions[decision.key, control] = version
         return versions
 

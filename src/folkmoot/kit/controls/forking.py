@@ -20,6 +20,7 @@ from folkmoot.kit.controls.replacing import (
     UNCHANGED,
     Refusal,
     Replaced,
+    Subject,
     TreatmentTexts,
     replaced_texts,
     replaced_version,
@@ -48,20 +49,31 @@ class ForkedDecision(NamedTuple):
     quotes: tuple[Quote, ...] = ()
 
 
+class ForkRules(NamedTuple):
+    """What the controls of a run replace, and which decisions they fork."""
+
+    treatments: TreatmentTexts
+    language: Language
+    # True for controls that an earlier version planned. They fork a decision only if a reply of the
+    # participant follows the first replaced text of the prompt, and read its replies by the options
+    # in their former order.
+    is_earlier: bool = False
+
+
 def fork_decision(
     control: str,
     decision: ControlledDecision,
     conversation: DecisionConversation,
-    treatments: TreatmentTexts,
-    language: Language,
+    rules: ForkRules,
     graph: ReplyGraph,
 ) -> ForkedDecision | Refusal:
     """Return a decision with its changed prompt.
 
+    `graph`: holds all replies that the texts of the decision quote.
+
     Returns the reason if the control does not ask the decision again.
     """
-    # `graph` must hold all replies that the texts of the decision quote. It may be empty if the
-    # speaker has not replied before the decision.
+    treatments, language, _ = rules
     texts = texts_of(conversation)
     subject, writers = treatments.subject_of(decision), treatments.writers
     changed = replaced_texts(control, subject, texts, writers, language)
@@ -69,7 +81,7 @@ def fork_decision(
         # The control would ask the same prompt again. The answer in the run counts, at no cost.
         return UNCHANGED
     asked_at_once = ForkedDecision((), replaced_version(control, decision, conversation, changed))
-    if not _has_replied(control, decision, conversation, changed, graph):
+    if rules.is_earlier and not _has_replied(control, decision, conversation, changed, graph):
         return asked_at_once
     reachable: dict[str, ForkStep] = {}
     waiting = graph.addresses_in(changed)
@@ -83,7 +95,8 @@ def fork_decision(
             # participant would also meet other partners.
             if reply.speaker.id == decision.speaker_id:
                 own = tuple(replaced_texts(control, subject, own, writers, language))
-            reachable[reply.address] = ForkStep(reply, own)
+            options = _listed_options(control, subject, reply, own, rules)
+            reachable[reply.address] = ForkStep(reply._replace(options=options), own)
             found |= graph.addresses_in(own)
         waiting = found - reachable.keys() - waiting
     asked_again: dict[str, ForkStep] = {}
@@ -116,6 +129,16 @@ def fork_decision(
     return asked_at_once._replace(steps=tuple(steps), quotes=tuple(quotes))
 
 
+def _listed_options(
+    control: str, subject: Subject, reply: JournaledReply, texts: Sequence[str], rules: ForkRules
+) -> tuple[str, ...]:
+    # The options of a step in the order of its changed prompt: a reply such as "1" means the option
+    # that the prompt lists first.
+    is_same_list = sorted(reply.options) == sorted(subject.options)
+    is_reversed = control == ORDER and is_same_list and is_replaced(reply.texts, texts)
+    return reply.options[::-1] if is_reversed and not rules.is_earlier else reply.options
+
+
 def _has_replied(
     control: str,
     decision: ControlledDecision,
@@ -130,8 +153,7 @@ def _has_replied(
     own = [n for n, utterance in enumerate(conversation.asked, 1) if utterance.speaker_id]
     if any(number > at for number in own):
         return True
-    # A quoted answer was given to an earlier copy of the list of options. Its order is that of its
-    # own question, which the control leaves as it was.
+    # Earlier versions did not ask for a quoted vote again if only the order was reversed.
     if control == ORDER:
         return False
     start = _first_difference(str(texts[at]), str(changed[at]))
