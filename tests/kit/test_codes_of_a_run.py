@@ -19,7 +19,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import BudgetReachedError, InputError, StorageError
 from folkmoot.kit import coding
 from folkmoot.kit.coding.post_hoc import code_finished_run
-from folkmoot.kit.coding.results import coding_finding
+from folkmoot.kit.coding.results import coding_finding, text_digest
 from folkmoot.kit.coding.sheet import anonymous_number, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.report.export import export_run
@@ -285,6 +285,118 @@ def test_a_human_codes_texts_about_several_targets(tmp_path: Path) -> None:
     assert results.agreement_with(human).clusters == 1, (
         "the units of one text are no independent texts"
     )
+
+
+def test_a_line_that_a_blind_coder_left_empty_is_in_no_alpha(tmp_path: Path) -> None:
+    run = run_diary(
+        tmp_path,
+        make_coder(
+            lambda text, _: [
+                {"code": "gets", "quote": "one", "what": "tea", "who": "all"},
+                {"code": "later" if "Each" in text else "never", "quote": "one", "what": "rum"},
+            ]
+        ),
+        book=DECISION_CODEBOOK.replace("level: ordinal\n", "").replace(", who: the person", ""),
+        diaries=("No one.", "Each one."),
+        slots={"what": ["tea", "rum"]},
+    ).folder
+    sheet = tmp_path / "blind.xlsx"
+    write_sheet(run, sheet, blind=True)
+    tea, rum = json.dumps({"what": "tea"}), json.dumps({"what": "rum"})
+    # The human agrees on each of the lines that they examined, and left one empty.
+    cells = {("treated/day0", tea): "gets", ("treated/day0", rum): "never"}
+    fill_column(sheet, "sample", {**cells, ("treated/day1", rum): "later"}, "your_codes")
+    assert len(read_sheet(run, sheet, "Ann")) == 3
+    results = coding.read_codings(RunFolder(run.path))["price"]
+    human = next(coder for coder in results.coders if coder.coder_role == "person")
+    assert results.agreement_with(human).value == 1
+    assert results.agreement_by_code(human) == {"gets": 1, "later": 1, "never": 1}
+
+
+ONE_OR_SEVERAL = """
+name: price
+question: What does the speaker say about the price?
+choose: {choose}
+codes:
+  - {{name: too_dear, definition: The price is too high.}}
+  - {{name: fair, definition: The price is fair.}}
+"""
+
+
+def run_both_codes(folder: Path, choose: str) -> RunFolder:
+    """Make a run in which the coder gives `too_dear`, and `fair` too if several are allowed."""
+    codes = ("too_dear", "fair") if choose == "any" else ("too_dear",)
+    coder = make_coder(lambda _text, _: [{"code": code, "quote": "one"} for code in codes])
+    book = ONE_OR_SEVERAL.format(choose=choose)
+    return run_diary(folder, coder, book=book, diaries=("Each one.",)).folder
+
+
+@pytest.mark.parametrize(
+    ("too_dear", "fair", "expected"),
+    [
+        ("fair", "none", {"fair"}),
+        ("none", "too_dear", {"too_dear"}),
+        ("fair", "too_dear", {"too_dear", "fair"}),
+        ("none", "none", set()),
+    ],
+)
+def test_corrections_of_one_text_refer_to_the_codes_of_the_coder(
+    tmp_path: Path, too_dear: str, fair: str, expected: set[str]
+) -> None:
+    run = run_both_codes(tmp_path, "any")
+    sheet = tmp_path / "codes.xlsx"
+    write_sheet(run, sheet, blind=False)
+    cells = {("treated/day0", "too_dear"): too_dear, ("treated/day0", "fair"): fair}
+    fill_column(sheet, "codes", cells, "corrected")
+    read_sheet(run, sheet, "Ann")
+    codes = coding.read_codings(RunFolder(run.path))["price"].codes_of("treated/day0")
+    assert codes is not None and set(codes) == expected
+
+
+def add_code(sheet: Path, code: str) -> None:
+    """Copy the first line of a sheet, clear its code, and write another code as correction."""
+    workbook = load_workbook(sheet)
+    names, line, *_ = workbook["codes"].iter_rows(values_only=True)
+    added = {**dict(zip(names, line, strict=True)), "code": None, "quote": None, "corrected": code}
+    workbook["codes"].append([added[name] for name in names])
+    workbook.save(sheet)
+
+
+def test_a_second_code_is_refused_where_one_is_allowed(tmp_path: Path) -> None:
+    run = run_both_codes(tmp_path, "one")
+    sheet = tmp_path / "codes.xlsx"
+    write_sheet(run, sheet, blind=False)
+    add_code(sheet, "fair")
+    exit_code, output = run_command("codes", run.path, "--read", sheet, "--by", "Bo")
+    assert exit_code == 2 and "this codebook allows one code" in output
+    assert "write the right code into the line of too_dear" in output
+    assert not read_amendments(run.path)
+
+
+def test_a_second_code_that_an_earlier_version_took_replaces_that_of_the_coder(
+    tmp_path: Path,
+) -> None:
+    run = run_both_codes(tmp_path, "one")
+    results = coding.read_codings(run)["price"]
+    words = text_digest(results.texts["treated/day0"])
+    data = {"codebook": "price", "text_id": "treated/day0", "words": words, "of": "{}"}
+    added = {**data, "was": "(none)", "code": "fair", "quote": ""}
+    append_amendments(run.path, [Amendment("code", "Bo", "2026-01-01T00:00:00+00:00", added)])
+    assert coding.read_codings(RunFolder(run.path))["price"].single_code("treated/day0") == "fair"
+
+
+def test_an_added_code_is_no_code_that_a_human_checked(tmp_path: Path) -> None:
+    coder = make_coder(lambda _text, _: [{"code": "too_dear", "quote": "one"}])
+    book = ONE_OR_SEVERAL.format(choose="any")
+    run = run_diary(tmp_path, coder, book=book, diaries=("Each one.",)).folder
+    sheet = tmp_path / "codes.xlsx"
+    write_sheet(run, sheet, blind=False)
+    fill_column(sheet, "codes", {("treated/day0", "too_dear"): "ok"}, "corrected")
+    add_code(sheet, "fair")
+    assert len(read_sheet(run, sheet, "Bo")) == 2
+    results = coding.read_codings(RunFolder(run.path))["price"]
+    assert set(results.codes_of("treated/day0") or ()) == {"too_dear", "fair"}
+    assert "A human checked 1 code and confirmed 100 %." in results.note
 
 
 def test_a_correction_of_an_outdated_text_does_not_count(

@@ -57,6 +57,8 @@ class CoderResult:
     # text to which no code applies has an empty mapping.
     codes: Mapping[str, Mapping[Key, str]]
     rejected_count: int = 0
+    # Maps a text id to the objects on which a human decided. None if the coder decided on all.
+    examined: Mapping[str, frozenset[str]] | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -107,12 +109,23 @@ class CodebookResults:
             text: dict(codes)
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
         }
+        given: dict[str, dict[Key, str]] = {}
+        # All corrections refer to the codes of the coder, so their order does not matter. A human
+        # may correct one code into another one, and strike out that other one.
         for correction in self.corrections:
+            data = correction.data
             # A correction may also code a text for which the coder gave no answer.
-            codes = codes_by_text.setdefault(correction.data["text_id"], {})
-            codes.pop((correction.data["of"], correction.data["was"]), None)
-            if (now := correction.data["code"]) != NO_CODE_LABEL:
-                codes[correction.data["of"], now] = correction.data["quote"]
+            codes_by_text.setdefault(data["text_id"], {}).pop((data["of"], data["was"]), None)
+            if (now := data["code"]) != NO_CODE_LABEL:
+                given.setdefault(data["text_id"], {})[data["of"], now] = data["quote"]
+        for text_id, codes in given.items():
+            # Sheets of earlier versions could add a second code where only one is allowed.
+            replaced = {of for of, _ in codes} if self.book.choose == "one" else set()
+            kept = codes_by_text[text_id].items()
+            codes_by_text[text_id] = {
+                **{key: quote for key, quote in kept if key[0] not in replaced},
+                **codes,
+            }
         return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
@@ -188,7 +201,11 @@ class CodebookResults:
             if ours is None:
                 continue
             # Slot values that no coder mentioned do not count as units. They would inflate α.
-            for of in dict.fromkeys([target for target, _ in (*ours, *theirs)] or ["{}"]):
+            mentioned = dict.fromkeys([target for target, _ in (*ours, *theirs)] or ["{}"])
+            for of in mentioned:
+                # A line that a human left empty says nothing about its object.
+                if of != "{}" and other.examined is not None and of not in other.examined[text_id]:
+                    continue
                 for code in (
                     (single_code,) if single_code else self.book.code_names if several else ()
                 ):
@@ -199,10 +216,15 @@ class CodebookResults:
     @cached_property
     def confirmed_counts(self) -> tuple[int, int]:
         """The number of codes that a human confirmed, and the number that a human checked."""
-        confirmed = sum(
-            amendment.data["was"] == amendment.data["code"] for amendment in self.corrections
-        )
-        return confirmed, len(self.corrections)
+        coded = self.primary_coder.codes if self.primary_coder else {}
+        checked = [
+            correction.data
+            for correction in self.corrections
+            # A code that a human adds beside those of the coder is none that the coder gave.
+            if correction.data["was"] != NO_CODE_LABEL
+            or coded.get(correction.data["text_id"]) == {}
+        ]
+        return sum(data["was"] == data["code"] for data in checked), len(checked)
 
     @property
     def disputed_counts(self) -> tuple[int, int]:
@@ -507,8 +529,19 @@ def _hand_coders(amendments: Sequence[Amendment]) -> list[CoderResult]:
         own_codes.update(codes)
     # Human codes have no quotes and cannot be rejected.
     return [
-        CoderResult(HUMAN_ROLE, name, HUMAN_ROLE, codes) for name, codes in codes_by_human.items()
+        CoderResult(
+            HUMAN_ROLE, name, HUMAN_ROLE, codes, examined=_examined_objects(amendments, name)
+        )
+        for name, codes in codes_by_human.items()
     ]
+
+
+def _examined_objects(amendments: Sequence[Amendment], name: str) -> dict[str, frozenset[str]]:
+    examined: dict[str, set[str]] = {}
+    for amendment in amendments:
+        if amendment.author == name:
+            examined.setdefault(amendment.data["text_id"], set()).add(amendment.data["of"])
+    return {text_id: frozenset(objects) for text_id, objects in examined.items()}
 
 
 def _code_for_target(codes: Mapping[Key, str], of: str) -> str:

@@ -40,7 +40,8 @@ NO_CODE_MARKS = ("none", NO_CODE_LABEL, "-")
 MAX_CELL_CHARACTERS = 32_000
 INSTRUCTIONS = (
     "codes: in “corrected”, write ok, the right code, or none. Leave the cell empty if you did not "
-    "check the code. To add a code, copy a line and clear the cell “code” of the copy.",
+    "check the code. To add a code where several are allowed, copy a line and clear the cell "
+    "“code” of the copy.",
     "sample: in “your_codes”, write the codes, separated by semicolons, or none. Leave the cell "
     "empty if you did not code the text.",
 )
@@ -291,6 +292,12 @@ def _parse_correction(
     if was != NO_CODE_LABEL and (line["of"], was) not in codes:
         hint = "keep the column code as folkmoot wrote it, or clear the cell to add a code"
         return Problem(f"the coder did not assign the code {was!r} here", key="code", hint=hint)
+    own = [code for of, code in codes if of == line["of"]]
+    if was == NO_CODE_LABEL and own and results.book.choose == "one":
+        hint = f"write the right code into the line of {own[0]}"
+        return Problem(
+            "this codebook allows one code, and the coder gave one", key="code", hint=hint
+        )
     now = (
         was
         if corrected.casefold() in CONFIRM_MARKS
