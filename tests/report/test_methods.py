@@ -107,7 +107,7 @@ def test_each_of_several_models_has_its_roles(tmp_path: Path) -> None:
             ("human", ["participant"]),
         )
     ]
-    path.write_text(json.dumps({**manifest, "models": models}), "utf-8")
+    path.write_text(json.dumps({**manifest, "models": models, "mark": "MIXED"}), "utf-8")
     design, *_ = read_paragraphs(read_report(RunFolder(run.path)))
     assert (
         "Replies were simulated by openai/gpt-4o as participant and summarizer; "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,19 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
+from folkmoot.engine.seats.seat_manager import (
+    SEAT_CLOSED,
+    PendingQuestion,
+    SeatManager,
+    SeatState,
+    read_seats,
+)
 from folkmoot.errors import InputError
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.mixed import people_and_models
+from folkmoot.report.comparison.samples import load_samples, people_in
 from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.export import export_run
@@ -102,6 +111,28 @@ def test_without_humans_or_without_models_there_is_no_comparison(tmp_path: Path)
     path = tmp_path / "centre.yaml"
     path.write_text(STUDY, "utf-8")
     assert people_and_models(folkmoot.run(path, out=tmp_path / "run").folder) is None
+
+
+def test_humans_who_never_replied_are_no_people(tmp_path: Path) -> None:
+    """The seats are closed before the first answer, so models alone took part."""
+
+    @asynccontextmanager
+    async def close_seats(seat_manager: SeatManager) -> AsyncIterator[None]:
+        for seat_state in seat_manager:
+            seat_manager.close_seat(seat_state, SEAT_CLOSED)
+        yield
+        seat_manager.finish()
+
+    path = tmp_path / "centre.yaml"
+    path.write_text(f"{STUDY}seats: 3\n", "utf-8")
+    run = folkmoot.run(path, out=tmp_path / "run", seat_host=close_seats).folder
+    (sample,) = load_samples([run])
+    assert people_in(sample) is None and people_and_models(run) is None
+    methods = build_document(run).methods
+    assert methods is not None
+    assert "People were asked, but none replied, as participant." in methods.paragraphs[0]
+    (automation,) = (row[2] for row in methods.checklist.rows if row[0] == "A.2")
+    assert automation == "Fully automated."
 
 
 def test_checks_of_the_model_leave_out_humans(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from folkmoot.measures.reply_checks import (
     speaker_of,
 )
 from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.models.request import is_reply_of_human
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RowStream, RunFolder
@@ -97,21 +98,41 @@ def scan_model_answers(run: RunFolder) -> pl.LazyFrame:
     return answers.filter(pl.col("answered_by").ne_missing(HUMAN_MODEL))
 
 
+def scan_participant_answers(run: RunFolder) -> pl.LazyFrame:
+    """Return the participants' rows of the table `answers`.
+
+    The result has no rows for a run of an earlier version, in which no human answered.
+    """
+    if run.has_table("answers"):
+        answers = run.scan_table("answers")
+        if "answered_by" in answers.collect_schema():
+            return answers.filter(pl.col("role") == PARTICIPANT_ROLE)
+    columns = ("stage", "scope", "role", "speaker_id", "answered_by", "missing", "finish")
+    return pl.LazyFrame(schema=dict.fromkeys(columns, pl.String))
+
+
 def find_humans(run: RunFolder) -> frozenset[str]:
-    """Return the ids of the participants for whom a human in a seat was asked."""
+    """Return the ids of the participants for whom a human in a seat was asked.
+
+    No model played them, even if the human gave no reply.
+    """
     return frozenset(str(row["speaker_id"]) for row in _answers_of_humans(run))
 
 
+def find_humans_who_replied(run: RunFolder) -> frozenset[str]:
+    """Return the ids of the participants for whom a human in a seat gave a reply."""
+    return frozenset(
+        str(row["speaker_id"])
+        for row in _answers_of_humans(run)
+        if is_reply_of_human(str(row["finish"]))
+    )
+
+
 def _answers_of_humans(run: RunFolder) -> Iterable[Row]:
-    if not run.has_table("answers"):
-        return ()
-    answers = run.scan_table("answers")
-    # Runs of earlier versions lack the column, and no human answered in them.
-    if "answered_by" not in answers.collect_schema():
-        return ()
-    is_human = (pl.col("role") == PARTICIPANT_ROLE) & (pl.col("answered_by") == HUMAN_MODEL)
-    columns = ("stage", "scope", "role", "speaker_id")
-    return answers.filter(is_human).select(columns).unique().collect().iter_rows(named=True)
+    columns = ("stage", "scope", "role", "speaker_id", "finish")
+    is_human = pl.col("answered_by") == HUMAN_MODEL
+    answers = scan_participant_answers(run).filter(is_human).select(columns)
+    return answers.unique().collect().iter_rows(named=True)
 
 
 def drop_humans(

@@ -19,6 +19,8 @@ from folkmoot.models.request import is_reply_of_human
 from folkmoot.storage.json_files import read_json, read_json_object
 from folkmoot.storage.manifest import (
     AMENDMENTS_KEY,
+    HUMAN_MARK,
+    MIXED_MARK,
     NO_FINDINGS,
     SYNTHETIC_MARK,
     SYNTHETIC_NOTE,
@@ -259,6 +261,11 @@ class RunFolder:
         The labels are SYNTHETIC (rules answered without a model), HUMAN and MIXED.
         """
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
+
+    @property
+    def has_people(self) -> bool:
+        """True if a human in a seat replied."""
+        return self.mark in (HUMAN_MARK, MIXED_MARK)
 
     @property
     def provenance_sentence(self) -> str:

@@ -22,6 +22,7 @@ from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
+from folkmoot.kit.reply_units import scan_participant_answers
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.differences import Side, arm_means
@@ -30,7 +31,6 @@ from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.wording import EXPLORATORY, Sentence, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.people import MAX_LEVELS, SECTION
-from folkmoot.report.comparison.samples import asked_of_participants
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -75,11 +75,10 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
     Returns None if only humans or only models answered.
     Raises StorageError if the journal cannot be read.
     """
-    answers = asked_of_participants(run).collect()
+    answers = scan_participant_answers(run).filter(pl.col("missing").is_null()).collect()
     answerer_kinds = set(answers["answered_by"])
     if HUMAN_MODEL not in answerer_kinds or len(answerer_kinds) < 2:
         return None
-    answers = answers.filter(pl.col("missing").is_null())
     sessions = {scope for seat in read_seats(run.path) for scope in seat.scopes}
     named = (study or find_study_of_run(run)).named_answers(run)
     answers_by_question = _read_answers(run, answers, sessions, named)

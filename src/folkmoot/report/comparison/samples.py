@@ -12,7 +12,6 @@ import polars as pl
 
 from folkmoot.conversation.choices import match_spellings
 from folkmoot.engine.run.fork import fork_change
-from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
@@ -25,7 +24,7 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.errors import FolkmootError, InputError, Problem, StorageError
 from folkmoot.hints import join_first
-from folkmoot.kit.reply_units import find_humans
+from folkmoot.kit.reply_units import find_humans_who_replied
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.wording import Sentence, word
 from folkmoot.people.sources.people_table import (
@@ -113,10 +112,6 @@ class Sample:
     def is_human(self) -> bool:
         return self.kind == "people"
 
-    @property
-    def is_synthetic(self) -> bool:
-        return bool(self.manifest.get("synthetic"))
-
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     """Read runs and files as samples, each with a unique name.
@@ -169,7 +164,7 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
     if not tables:
         RunFolder(run.path).require_tables()
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
-    seated = find_humans(run)
+    seated = find_humans_who_replied(run)
     kind = run.study or "run"
     claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
     results = tuple(evaluate_claims(run, claims))
@@ -206,18 +201,6 @@ def _find_study(run: RunFolder) -> Study | None:
         return find_study_of_run(run)
     except (FolkmootError, ValueError):
         return None
-
-
-def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
-    """Return the participants' rows of the table `answers`.
-
-    The result is empty for a run without the column `answered_by`.
-    """
-    if run.has_table("answers"):
-        answers = run.scan_table("answers")
-        if "answered_by" in answers.collect_schema().names():
-            return answers.filter(pl.col("role") == PARTICIPANT_ROLE)
-    return pl.LazyFrame(schema={"answered_by": pl.String, "speaker_id": pl.String})
 
 
 def people_in(run: Sample) -> Sample | None:

@@ -95,9 +95,8 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     yield f"Sample in each condition, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield front.excluded
     yield from _describe_models(run, times)
-    has_people = any(model["asked"] == HUMAN_MODEL for model in manifest.get("models", []))
     yield (
-        f"Temperature{' of models' if has_people else ''}: "
+        f"Temperature{' of models' if run.has_people else ''}: "
         f"{describe_setting(run.config, 'temperature')}; reply limit in tokens: "
         f"{describe_setting(run.config, 'max_tokens')}."
     )
@@ -131,7 +130,8 @@ def _describe_models(run: RunFolder, times: CallTimes) -> Iterator[str]:
         # A killed run may have no answers in its tables, which name the role of each model.
         yield f"Participants were simulated by {names or 'models that its tables do not name yet'}."
     yield from (
-        f"People answered as {join_words(model.get('roles', ['participant']))}."
+        f"People {'answered' if run.has_people else 'were asked, but none replied,'} as "
+        f"{join_words(model.get('roles', ['participant']))}."
         for model in served
         if model not in simulated
     )
@@ -311,7 +311,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
     asked = [
         str(model["asked"]) for model in manifest.get("models", []) if model.get("roles", True)
     ]
-    people, embedded = HUMAN_MODEL in asked, bool(asked) and all(map(is_synthetic, asked))
+    people, embedded = run.has_people, bool(asked) and all(map(is_synthetic, asked))
     items = (
         (*("A.1", "purpose of the models"), _describe_purpose(run)),
         (
