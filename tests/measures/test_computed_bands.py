@@ -124,3 +124,50 @@ def test_an_ambiguous_table_gives_no_benchmark(tmp_path: Path, row: str, problem
     result = CliRunner().invoke(app, ["bands", str(write_table(tmp_path, *rows, row))])
     assert result.exit_code == 2
     assert problem in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("code", ["-99", "-9", "99", "888"])
+def test_codes_for_missing_answers_are_no_ratings(tmp_path: Path, code: str) -> None:
+    rows = [f"p{n},Buses,{1 + n % 5},{1 + (n + n % 2) % 5},read" for n in range(40)]
+    path = write_table(tmp_path, *rows, f"q,Buses,2,{code},read", f"r,Buses,3,{code},read")
+    with pytest.raises(InputError) as caught:
+        bands_of_table(path)
+    (problem,) = caught.value.problems
+    assert f"{code} looks like a code for a missing answer (2 rows)" in problem.message
+    assert (problem.where, problem.key) == ("42", "after") and "write NA" in problem.hint
+    # A stated scale can hold the number. It is then an answer.
+    bands, _ = bands_of_table(path, (-100, 1000))
+    assert bands[0].n == 42
+
+
+def test_a_refusal_is_no_answer(tmp_path: Path) -> None:
+    ratings = [f"p{n},Buses,{1 + n % 5},{1 + (n + n % 2) % 5},read" for n in range(40)]
+    refused = ["q,Buses,2,Prefer not to say,read", "r,Buses,don't know,2,read"]
+    bands, _ = bands_of_table(write_table(tmp_path, *ratings, *refused))
+    assert bands[0].n == 40
+    choices = [f"p{n},Buses,Park,{('Park', 'Bus lane')[n % 2]},read" for n in range(40)]
+    # Among options, "don't know" may be one of them.
+    refused = ["q,Buses,Park,Prefer not to say,read", "r,Buses,Park,Don't know,read"]
+    bands, _ = bands_of_table(write_table(tmp_path, *choices, *refused))
+    assert bands[0].n == 41
+
+
+@pytest.mark.parametrize("before", ["2", '"2,5"'])
+def test_ratings_with_decimal_commas_are_refused_as_one_problem(
+    tmp_path: Path, before: str
+) -> None:
+    rows = [f'p{n},Buses,{before},"{1 + n % 4},5",read' for n in range(40)]
+    with pytest.raises(InputError) as caught:
+        bands_of_table(write_table(tmp_path, *rows))
+    problem = caught.value.problems[-1]
+    assert len(caught.value.problems) == (1 if before == "2" else 2)
+    assert problem.message.startswith("40 rows: '1,5' is not a finite number")
+    assert "point" in problem.hint
+
+
+def test_further_header_rows_of_qualtrics_are_no_people(tmp_path: Path) -> None:
+    ids = '"{""ImportId"":""QID1""}"'
+    rows = [f"p{n},Buses,Park,{('Park', 'Bus lane')[n % 2]},read" for n in range(40)]
+    path = write_table(tmp_path, "Id,Item,Before,After,Arm", ",".join([ids] * 5), *rows)
+    result = CliRunner().invoke(app, ["bands", str(path)])
+    assert result.exit_code == 2 and "people.csv:3: Qualtrics wrote" in result.output

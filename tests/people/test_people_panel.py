@@ -165,3 +165,9 @@ def test_both_studies_accept_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match="not a weight"):
         write_panel(tmp_path, "age,weight", "30,-1")
         folkmoot.run("focus_group", group, out=tmp_path / "three", model="synthetic")
+
+
+def test_a_weight_with_a_decimal_comma_is_quoted_and_the_point_named(tmp_path: Path) -> None:
+    path = write_panel(tmp_path, "age,weight", '30,"1,5"', "40,2")
+    with pytest.raises(InputError, match=r"'1,5' is not a weight .*point"):
+        read_panel(path)

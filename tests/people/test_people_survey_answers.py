@@ -9,7 +9,8 @@ import pytest
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources.grounded import PersonaGenerator, character
 from folkmoot.people.sources.grounded.panel import read_panel
-from folkmoot.people.sources.grounded.profile import Given, check_profile, group_problems
+from folkmoot.people.sources.grounded.profile import Given, check_profile
+from folkmoot.people.sources.table_files import group_problems
 from folkmoot.randomness import generator
 
 

@@ -171,3 +171,40 @@ def test_a_table_of_too_many_columns_is_refused(
     }[kind](path)
     with pytest.raises(InputError, match="51 columns, the limit is 50"):
         read_personas(path)
+
+
+def test_missing_answers_and_weights_are_no_part_of_a_description(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(
+        "id,name,age,gender,marital status,political party,satisfaction (1-5),weight\n"
+        "a,Null,31,Prefer not to say,NA,Refused,4,1.5\n"
+        "b,Bo,32,F,single,don't know,5,0.5\n"
+    )
+    null, bo = read_personas(path)
+    assert null.text == "Null, a 31-year-old person. Satisfaction (1-5): 4."
+    assert bo.text == "Bo, a 32-year-old woman. Marital status: single; satisfaction (1-5): 5."
+    assert "weight" in bo.extra  # a panel draws by it
+
+
+@pytest.mark.parametrize(("ages", "codes"), [("18 35 80 99", 0), ("18 22 25 99", 1), ("31 -99", 1)])
+def test_codes_for_missing_answers_are_no_part_of_a_description(
+    tmp_path: Path, ages: str, codes: int
+) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("age\n" + ages.replace(" ", "\n") + "\n")
+    if not codes:
+        assert len(read_personas(path)) == 4
+        return
+    with pytest.raises(InputError) as caught:
+        read_personas(path)
+    (problem,) = caught.value.problems
+    assert "looks like a code for a missing answer (1 row)" in problem.message
+    assert (problem.where, problem.key) == (str(len(ages.split()) + 1), "age")
+
+
+def test_further_header_rows_of_qualtrics_are_no_people(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    header = 'Age,Job\nHow old are you?,Job\n"{""ImportId"":""Q1""}","{""ImportId"":""Q2""}"\n'
+    path.write_text(header + "31,baker\n")
+    with pytest.raises(InputError, match=r"p\.csv:3: Qualtrics wrote its question ids"):
+        read_personas(path)

@@ -200,6 +200,8 @@ def _from_table(file: Path | None, count: int) -> list[Persona]:
     if file is None:
         raise InputError("--source table needs --file with a CSV, Parquet or JSONL of profiles")
     personas = table.read_personas(file)
+    if weights := table.describe_unused_weights(personas, file):
+        print_warning(weights)
     if len(personas) < count:
         print_warning(
             f"{file} holds {len(personas):,} profiles, fewer than the {count:,} asked for"

@@ -168,3 +168,21 @@ def test_a_given_opinion_is_not_dropped_unsaid_where_opinions_are_asked_for(tmp_
     assert set(run.read_table("statements").filter(pl.col("when") == "before")["words"]) == {
         "Too dear.", "Fine.",
     }  # fmt: skip
+
+
+def test_missing_answers_in_any_column_are_told_to_nobody(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text(
+        "name,age,marital status,kids,weight\n"
+        "Ann Lee,35,NA,prefer not to answer,1.5\nBo Ray,65,single,2,1.5\n"
+    )
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    run_focus_group(tmp_path, AT_TABLE, provider=scripted)
+    systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
+    (ann,) = (s for s in systems if s.startswith("You are Ann Lee"))
+    (bo,) = (s for s in systems if s.startswith("You are Bo Ray"))
+    assert "marital status" not in ann and "kids" not in ann
+    assert "marital status: single. kids: 2." in bo and "weight: 1.5" not in bo
+    file = tmp_path / "real.csv"
+    file.write_text(file.read_text().replace("single,2", "single,-99"))
+    with pytest.raises(InputError, match=r"-99 looks like a code .*\(line 3, kids\)"):
+        run_focus_group(tmp_path, AT_TABLE)

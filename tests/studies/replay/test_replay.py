@@ -329,3 +329,27 @@ def test_participants_who_cross_the_middle_are_counted() -> None:
     assert fit.people_moved == pytest.approx(2 / 3) and fit.moved == pytest.approx(1 / 3)
     # Final answers 1, 4, 4 and 2, 2, 5: moved by 1 + 2 + 1 of a scale of 4.
     assert fit.distance == pytest.approx(4 / 3 / 4)
+
+
+def test_codes_for_missing_answers_do_not_widen_the_scale(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("person,item,before,after\na,Buses,3,5\nb,Buses,1,-99\n", "utf-8")
+    files = files_of_replay(path)
+    settings = str(files["replay.yaml"])
+    assert "scale:\n- 1.0\n- 5.0\n" in settings and "# -99: looks like a code" in settings
+    (tmp_path / "new").mkdir()
+    for name, content in files.items():
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / "new" / name).write_bytes(data)
+    with pytest.raises(InputError, match=r"an answer of the table is -99 .write NA"):
+        folkmoot.run(tmp_path / "new" / "replay.yaml", out=tmp_path / "run", trust=True)
+
+
+def test_decimal_commas_in_a_table_are_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    rows = "".join(f'p{n},Buses,3,"{n % 5},5"\n' for n in range(20))
+    path.write_text("person,item,before,after\n" + rows, "utf-8")
+    with pytest.raises(InputError) as caught:
+        read_experiment(path)
+    (problem,) = caught.value.problems
+    assert "20 rows: '0,5' is not a finite number" in problem.message and "point" in problem.hint

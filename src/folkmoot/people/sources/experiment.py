@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.people.sources.missing_answers import is_answer
 from folkmoot.people.sources.people_table import (
     AFTER,
     ARM,
@@ -16,12 +16,13 @@ from folkmoot.people.sources.people_table import (
     ITEM,
     PERSON,
     TEXT_SHOWN,
+    list_unclear_numbers,
     list_unclear_rows,
     parse_number,
     read_people,
 )
 from folkmoot.people.sources.table import describe_person
-from folkmoot.people.sources.table_files import clean_name, first_line
+from folkmoot.people.sources.table_files import clean_name, first_line, group_problems
 
 # The condition of a table without conditions.
 EVERYBODY = "everybody"
@@ -72,29 +73,28 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
         )
     problems = [*list_unclear_rows(table, path)]
     unclear_rows = {problem.where for problem in problems if problem.key != ARM}
+    problems += [
+        problem
+        for problem in list_unclear_numbers(table, path)
+        if problem.where not in unclear_rows
+    ]
     answers: list[HumanAnswer] = []
     attribute_names = {name: clean_name(name) for name in table.columns if name not in COLUMNS}
     for number, row in enumerate(table.iter_rows(named=True), first_line(path)):
         if str(number) in unclear_rows:
             continue
         before, after = (parse_number(row[name]) for name in (BEFORE, AFTER))
-        for column, value in ((BEFORE, before), (AFTER, after)):
-            if value is not None and not math.isfinite(value):
-                problem = f"{row[column]!r} is not a finite number"
-                problems.append(Problem(problem, str(path), str(number), column))
         # Without a first answer there is no change to replay.
         if before is None:
             problems.append(Problem("is empty", str(path), str(number), BEFORE))
             continue
         attributes = {
-            cleaned: row[name]
-            for name, cleaned in attribute_names.items()
-            if row[name] is not None and str(row[name]).strip()
+            cleaned: row[name] for name, cleaned in attribute_names.items() if is_answer(row[name])
         }
         person, item, arm = row[PERSON], row[ITEM], row.get(ARM) or EVERYBODY
         text = row.get(TEXT_SHOWN) or ""
         answers.append(HumanAnswer(person, item, before, after, arm, text, attributes))
     if problems:
         problems.sort(key=lambda problem: int(problem.where or 0))
-        raise InputError([*problems])
+        raise InputError(group_problems(problems))
     return answers

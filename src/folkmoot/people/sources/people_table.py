@@ -15,14 +15,26 @@ All other columns are attributes of the person.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import collapse_spaces
-from folkmoot.people.sources.table_files import are_whole, clean_name, first_line, read_frame
+from folkmoot.people.sources.missing_answers import (
+    MISSING,
+    is_refused_answer,
+    is_refused_choice,
+)
+from folkmoot.people.sources.table_files import (
+    POINT_HINT,
+    are_whole,
+    clean_name,
+    first_line,
+    has_decimal_comma,
+    read_frame,
+)
 
 PERSON, ITEM, BEFORE, AFTER, ARM = "person", "item", "before", "after", "arm"
 TEXT_SHOWN = "text_shown"
@@ -39,8 +51,6 @@ ALSO_CALLED = {
     "final_choice": AFTER,
     "condition": ARM,
 }
-# R writes NA for a missing value, pandas NaN.
-MISSING = ("", "NA", "NaN")
 
 
 def read_people(path: Path) -> pl.DataFrame:
@@ -70,10 +80,34 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     table = table.rename(names)
     if not table.height:
         raise InputError(Problem("there are no answers below the column names", str(path)))
-    return table.with_columns(
+    table = table.with_columns(
         _clean_text(table[column]) if column in COLUMNS else _parse_column(table[column])
         for column in table.columns
     )
+    return _without_refusals(table)
+
+
+def _without_refusals(table: pl.DataFrame) -> pl.DataFrame:
+    # A refusal among ratings is a missing answer. Among options, "don't know" may be an option.
+    columns = [table[name] for name in (BEFORE, AFTER) if name in table.columns]
+    are_ratings = all(_holds_numbers(column) for column in columns)
+    is_refusal = _is_refusal_of_number if are_ratings else is_refused_choice
+    return table.with_columns(_remove_texts(column, is_refusal) for column in columns)
+
+
+def _remove_texts(column: pl.Series, is_removed: Callable[[str], bool]) -> pl.Series:
+    texts = [None if text is None or is_removed(text) else text for text in column]
+    return pl.Series(column.name, texts, pl.String)
+
+
+def _holds_numbers(column: pl.Series) -> bool:
+    texts = _remove_texts(column, _is_refusal_of_number).drop_nulls()
+    return all(is_number(text) or has_decimal_comma(text) for text in texts)
+
+
+def _is_refusal_of_number(text: str) -> bool:
+    # Python and polars read "nan" as a number, so it is reported as one that is not finite.
+    return is_refused_answer(text) and not is_number(text)
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
@@ -109,6 +143,30 @@ def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
             yield Problem(problem, str(path), key=ARM)
 
 
+def list_unclear_numbers(table: pl.DataFrame, path: Path, hint: str = "") -> Iterator[Problem]:
+    """Yield a problem for each answer that is not a finite number.
+
+    - `hint`: what to do, unless the number has a decimal comma.
+    """
+    # `table` is the result of `read_people`.
+    for number, cells in enumerate(table.select(BEFORE, AFTER).iter_rows(), first_line(path)):
+        for column, cell in zip((BEFORE, AFTER), cells, strict=True):
+            value = parse_number(cell)
+            if value is not None and not math.isfinite(value):
+                problem = f"{cell!r} is not a finite number"
+                advice = POINT_HINT if has_decimal_comma(cell) else hint
+                yield Problem(problem, str(path), str(number), column, advice)
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell is written as a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_number(cell: str | None) -> float | None:
     """Return the number in a cell.
 
@@ -129,8 +187,10 @@ def _parse_column(column: pl.Series) -> pl.Series:
     if column.dtype != pl.String:
         return column
     texts = _clean_text(column)
-    numbers = texts.cast(pl.Float64, strict=False)
-    if texts.null_count() == numbers.null_count() < len(texts):
+    # A refusal among numbers is missing. In other columns the words stay as they are written.
+    answers = _remove_texts(texts, _is_refusal_of_number)
+    numbers = answers.cast(pl.Float64, strict=False)
+    if answers.null_count() == numbers.null_count() < len(answers):
         return numbers.cast(pl.Int64) if are_whole(numbers) else numbers
     known = {text.casefold() for text in texts.drop_nulls()}
     if known and known <= {"true", "false"}:

@@ -15,17 +15,35 @@ from folkmoot.hidden_characters import hidden_in, without_hidden
 from folkmoot.hints import capitalise
 from folkmoot.people.enrichment import normalise_sex
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_article
+from folkmoot.people.sources.missing_answers import (
+    IN_OWN_WORDS,
+    MISSING_HINT,
+    is_answer,
+    list_missing_codes,
+)
 from folkmoot.people.sources.people_table import (
     FIRST_ANSWERS,
     holds_answers,
     people_in_answers,
 )
-from folkmoot.people.sources.table_files import clean_name, first_line, read_frame
+from folkmoot.people.sources.table_files import (
+    WEIGHT_COLUMNS,
+    clean_name,
+    first_line,
+    is_weight_column,
+    read_frame,
+)
 
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
 # A small Parquet file can encode one long text in every row.
 MAX_CHARACTERS = 200_000_000
 BASE_COLUMNS = ("base_persona", "base")
+# Columns in which a word such as "unknown" is no missing answer.
+KEPT_AS_WRITTEN = (
+    *(*IN_OWN_WORDS, *TEXT_COLUMNS, *BASE_COLUMNS, FIRST_ANSWERS),
+    *WEIGHT_COLUMNS,
+)
+CODE_HINT = f"{MISSING_HINT}; a true value needs its unit, such as “99 euros”"
 # Names of the demographics in surveys. A column that is not recognised would appear in the
 # description next to a drawn value that contradicts it.
 ALSO_CALLED = {
@@ -62,7 +80,12 @@ def read_personas(path: Path, *, with_first_answers: bool = False) -> list[Perso
     meant = _known_meanings(table.columns)
     _require_different_names(meant, path)
     people: list[Persona] = []
-    problems: list[Problem] = []
+    problems = [
+        problem
+        for column, name in meant.items()
+        if name not in KEPT_AS_WRITTEN
+        for problem in list_missing_codes(table[column], path, hint=CODE_HINT)
+    ]
     seen: set[str] = set()
     characters = 0
     for number, row in enumerate(table.iter_rows(named=True)):
@@ -70,7 +93,9 @@ def read_personas(path: Path, *, with_first_answers: bool = False) -> list[Perso
             # Keep hidden characters of an id, so that the check below can report them.
             name: value if name == "id" else _clean_cell(value)
             for name, value in ((meant[key], value) for key, value in row.items())
-            if value is not None and str(value).strip()
+            if (is_answer(value) or name in KEPT_AS_WRITTEN)
+            and value is not None
+            and str(value).strip()
         }
         first_answers = cells.pop(FIRST_ANSWERS, "") if with_first_answers else ""
         persona = _build_persona(number, cells)
@@ -175,6 +200,17 @@ def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:
     )
 
 
+def describe_unused_weights(personas: Sequence[Persona], path: Path) -> str:
+    """Return the sentence that weights of a table are not applied, or "" if it has none."""
+    columns = {key for persona in personas for key in persona.extra if is_weight_column(key)}
+    if not columns:
+        return ""
+    return (
+        f"{path}: the column {min(columns)!r} is not applied and not part of a description. "
+        "Grounded personas are drawn by weight (source: grounded)."
+    )
+
+
 def describe_person(
     name: str, demographics: Mapping[str, object], extra: Mapping[str, object]
 ) -> str:
@@ -187,7 +223,8 @@ def describe_person(
         head += f" who works as {demographics['occupation']}"
     used_keys = {"age", "occupation", *(["sex"] if sex else [])}
     rest = {key: demographic for key, demographic in demographics.items() if key not in used_keys}
-    rest.update(extra)
+    # A survey weight says nothing about the person.
+    rest.update({key: fact for key, fact in extra.items() if not is_weight_column(key)})
     facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in rest.items())
     return f"{name + ', ' if name else ''}{head}." + (f" {capitalise(facts)}." if facts else "")
 

@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import csv
+import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -30,6 +33,12 @@ _PARQUET = (".parquet", ".pq")
 _JSON_LINES = (".jsonl", ".ndjson")
 # What to do about a table above a limit.
 _SMALLER = "delete the rows and columns that are not used"
+# Names of a column with survey weights.
+WEIGHT_COLUMNS = ("weight", "weights")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+POINT_HINT = "write decimals with a point, such as 2.5"
+# Qualtrics writes the texts of the questions and their ids into the rows below the names.
+_QUALTRICS_ID = '{"ImportId"'
 
 
 def first_line(path: Path) -> int:
@@ -37,18 +46,51 @@ def first_line(path: Path) -> int:
     return 2 if path.suffix.lower() in (*_SEPARATORS, ".xlsx") else 1
 
 
+def name_line(path: Path, row: int) -> str:
+    """Return the line of a file in which a row of its table is, such as "line 3".
+
+    - `row`: counts from 0.
+    """
+    # A Parquet file has no lines.
+    kind = "row" if path.suffix.lower() in _PARQUET else "line"
+    return f"{kind} {row + first_line(path)}"
+
+
 def clean_name(column: str) -> str:
     """Return the name of a column in lower case, with underscores in place of spaces."""
     # Two spellings of a letter, such as an accent of its own, give the same name.
-    name = unicodedata.normalize("NFKC", column)
-    return name.strip().lower().replace(" ", "_").replace("-", "_")
+    name = unicodedata.normalize("NFKC", column).strip().lower().replace(" ", "_")
+    # A range such as "1-5" keeps its hyphen, because a description shows the name.
+    return re.sub(r"(?<!\d)-|-(?!\d)", "_", name)
+
+
+def is_weight_column(column: str) -> bool:
+    """Return whether a column of a table of people holds their survey weights."""
+    return clean_name(column) in WEIGHT_COLUMNS
+
+
+def has_decimal_comma(cell: object) -> bool:
+    """Return whether a cell is a number with a comma in place of the decimal point."""
+    return isinstance(cell, str) and bool(_DECIMAL_COMMA.fullmatch(cell.strip()))
 
 
 def read_frame(path: Path) -> pl.DataFrame:
     """Return the table in a file.
 
-    Raises InputError if the file cannot be read.
+    Raises InputError if the file cannot be read, or if rows below the names are no people.
     """
+    table = _read_cells(path)
+    for number, row in enumerate(table.head(2).iter_rows(), 1):
+        if any(str(cell).strip().startswith(_QUALTRICS_ID) for cell in row):
+            problem = "Qualtrics wrote its question ids here, which are no answers"
+            hint = "delete the rows between the column names and the first person"
+            raise InputError(
+                Problem(problem, str(path), str(number + first_line(path) - 1), "", hint)
+            )
+    return table
+
+
+def _read_cells(path: Path) -> pl.DataFrame:
     # Cells keep their spelling: a text column becomes numeric only if each number would be written
     # exactly as in its cell.
     kind = path.suffix.lower()
@@ -241,3 +283,33 @@ def _cell_text(cell: RawCell) -> str:
     if isinstance(cell.value, float) and cell.value.is_integer():
         return str(int(cell.value))
     return str(cell.value)
+
+
+# At most this many problems of one kind are listed one by one. More are grouped into one.
+FEW_PROBLEMS = 3
+LISTED_EXAMPLES = 5
+
+
+def group_problems(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems, with many problems of one kind merged into one problem."""
+    # Problems of one kind have the same file, column and hint.
+    kinds: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
+    grouped: list[Problem] = []
+    for similar_problems in kinds.values():
+        if len(similar_problems) <= FEW_PROBLEMS:
+            grouped += similar_problems
+            continue
+        lines: dict[str, list[str]] = {}
+        for problem in similar_problems:
+            lines.setdefault(problem.message, []).append(problem.where)
+        examples = [
+            f"{message} (line {where[0]}{f' and {len(where) - 1} more' * (len(where) > 1)})"
+            for message, where in list(lines.items())[:LISTED_EXAMPLES]
+        ]
+        rest = len(lines) - LISTED_EXAMPLES
+        more = f"; and {rest} more values" if rest > 0 else ""
+        message = f"{len(similar_problems)} rows: {'; '.join(examples)}{more}"
+        grouped.append(replace(similar_problems[0], message=message))
+    return grouped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import polars as pl
@@ -14,17 +13,18 @@ from folkmoot.measures.bands import Band, human_bands, show
 from folkmoot.measures.computed_bands import MIN_ANSWERS, AnswerTable, compute_bands
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.wording import Sentence
+from folkmoot.people.sources.missing_answers import MISSING_HINT, list_missing_codes
 from folkmoot.people.sources.people_table import (
     AFTER,
     ARM,
     BEFORE,
     ITEM,
     PERSON,
+    list_unclear_numbers,
     list_unclear_rows,
-    parse_number,
     read_people,
 )
-from folkmoot.people.sources.table_files import first_line
+from folkmoot.people.sources.table_files import group_problems, has_decimal_comma
 from folkmoot.report.comparison.samples import (
     describe_respelled,
     describe_weights,
@@ -73,7 +73,7 @@ def bands_of_table(
 
     - The table does not say which answers count.
     - Some answers are numbers and other answers are options.
-    - A rating is outside the scale.
+    - A rating is outside the scale, or looks like a code for a missing answer.
     - Too few rows hold an answer before and an answer after.
     """
     table = read_people(path)
@@ -82,6 +82,8 @@ def bands_of_table(
     if problems := [*list_unclear_rows(table, path)]:
         raise InputError(problems)
     has_ratings = _has_ratings(table, scale, path)
+    if has_ratings and scale is None and (codes := _list_codes(table, path)):
+        raise InputError(codes)
     notes = [weights] if (weights := describe_weights(path.name, table)) else []
     if not has_ratings:
         table, respelled = respell_choices(table, (BEFORE, AFTER))
@@ -121,24 +123,26 @@ def _cells(band: Band) -> Row:
 
 def _has_ratings(table: pl.DataFrame, scale: tuple[float, float] | None, path: Path) -> bool:
     # Without this error, a single misspelt rating would turn all ratings into options.
-    is_rating: list[bool] = []
-    problems: list[Problem] = []
-    for number, cells in enumerate(table.select(BEFORE, AFTER).iter_rows(), first_line(path)):
-        for column, cell in zip((BEFORE, AFTER), cells, strict=True):
-            value = parse_number(cell)
-            if value is None:
-                continue
-            is_rating.append(math.isfinite(value))
-            if not is_rating[-1]:
-                problem = f"{cell!r} is not a finite number"
-                hint = "write all answers as numbers, or none"
-                problems.append(Problem(problem, str(path), str(number), column, hint))
-    if problems and any(is_rating):
-        raise InputError(problems)
+    problems = [*list_unclear_numbers(table, path, "write all answers as numbers, or none")]
+    answers = [cell for name in (BEFORE, AFTER) for cell in table[name].drop_nulls()]
+    if problems and (len(problems) < len(answers) or any(map(has_decimal_comma, answers))):
+        raise InputError(group_problems(problems))
     if problems and scale is not None:
         hint = "options need no scale"
         raise InputError(Problem("these answers are not numbers", str(path), hint=hint))
     return not problems
+
+
+def _list_codes(table: pl.DataFrame, path: Path) -> list[Problem]:
+    # Without a stated scale, a code such as -99 would become the end of the scale.
+    columns = [table[name].cast(pl.Float64) for name in (BEFORE, AFTER)]
+    answers = [answer for column in columns for answer in column.drop_nulls()]
+    hint = f"{MISSING_HINT}, or state the scale: --scale 1 7"
+    return [
+        problem
+        for column in columns
+        for problem in list_missing_codes(column, path, answers=answers, hint=hint)
+    ]
 
 
 def _texts(pairs: pl.DataFrame, name: str) -> list[str]:
@@ -172,7 +176,7 @@ def _rating_table(
         problem = f"the answers go from {lowest} to {highest}"
         if scale is not None:
             problem += f", which the scale from {first_step} to {last_step} does not hold"
-        hint = "give the lowest and the highest possible answer: --scale 1 7"
+        hint = f"give the lowest and the highest possible answer: --scale 1 7; {MISSING_HINT}"
         raise InputError(Problem(problem, str(path), hint=hint))
     texts = _texts(pairs, ITEM), _texts(pairs, ARM)
     return AnswerTable(_persons(pairs), *texts, first, last, (low, high))

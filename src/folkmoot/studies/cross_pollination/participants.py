@@ -369,6 +369,8 @@ async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Perso
             hint = "rename or delete it; folkmoot new --from-people makes a study of known answers"
             message = "the column would be ignored, because every participant is asked for a vote"
             raise InputError(Problem(message, str(file), key="first_vote", hint=hint))
+        if weights := table.describe_unused_weights(rows, file):
+            session.warn(weights)
         return draw_personas(rows, n, rng, source=file)
     try:
         return await _from_persona_hub(session)

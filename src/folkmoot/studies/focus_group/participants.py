@@ -36,6 +36,7 @@ from folkmoot.people.sources.grounded.profile import (
     without_refused_answers,
 )
 from folkmoot.people.sources.grounded.survey_answers import read_sex
+from folkmoot.people.sources.table_files import is_weight_column
 from folkmoot.provenance import Quoted, SourcedText, quote_value
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import (
@@ -183,7 +184,7 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
         background_texts += [
             f"{attribute.replace('_', ' ')}: {value}"
             for attribute, value in given.items()
-            if attribute not in Given.model_fields
+            if (attribute not in Given.model_fields and not is_weight_column(attribute))
             or (
                 attribute in LISTED
                 and match_listed_value(value, LISTED[attribute]) not in LISTED[attribute]

@@ -15,8 +15,8 @@ from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import MIME_TYPES, UNSUPPORTED_TYPES, find_image_references
 from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
-from folkmoot.people.sources.grounded.profile import check_profile, first_name, group_problems
-from folkmoot.people.sources.table_files import first_line
+from folkmoot.people.sources.grounded.profile import check_profile, first_name
+from folkmoot.people.sources.table_files import first_line, group_problems
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import count_different_names, read_profiles
@@ -217,7 +217,8 @@ def _check_panel(config: DiscussionConfig, folder: Path) -> list[Problem]:
 
 
 def _at_personas(problem: Problem) -> Problem:
-    line_text = f" (line {problem.where})" if problem.where else ""
+    column_text = f", {problem.key}" if problem.key else ""
+    line_text = f" (line {problem.where}{column_text})" if problem.where else ""
     return Problem(
         f"{problem.message}{line_text}", file=problem.file, key="personas", hint=problem.hint
     )

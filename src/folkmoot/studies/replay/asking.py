@@ -16,6 +16,7 @@ from folkmoot.engine.settings.config import PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import number_text
 from folkmoot.people.sources.experiment import HumanAnswer, read_experiment
+from folkmoot.people.sources.missing_answers import MISSING_HINT
 from folkmoot.provenance import quote_value
 from folkmoot.storage.rows import Row, column
 
@@ -69,7 +70,10 @@ def check_config(config: ReplayConfig, folder: Path) -> list[Problem]:
         if value is not None
     ]
     if outside := [value for value in values if not low <= value <= high]:
-        return [Problem(f"an answer of the table is {number_text(outside[0])}", key="scale")]
+        more = f", and {len(outside) - 1:,} more are outside the scale" if len(outside) > 1 else ""
+        problem = f"an answer of the table is {number_text(outside[0])}{more}"
+        hint = f"{MISSING_HINT}, or correct the scale"
+        return [Problem(problem, key="scale", hint=hint)]
     return []
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import yaml
 
 from folkmoot.engine.settings.yaml_tree import StudyDumper
+from folkmoot.hints import number_text
 from folkmoot.people.sources.experiment import read_experiment
+from folkmoot.people.sources.missing_answers import find_missing_codes
 
 # The study folder needs a Python file, because `replay` is not a registered study type.
 CODE = """\"\"\"The study type of this folder: a human experiment, replayed.\"\"\"
@@ -32,11 +34,14 @@ def files_of_replay(table: Path) -> dict[str, str | bytes]:
         for value in (human_answer.before, human_answer.after)
         if value is not None
     ]
+    # `check` then names the answers outside the scale, such as -99 for a missing answer.
+    codes = find_missing_codes(values)
+    on_scale = [value for value in values if value not in codes] or values
     name = f"people{table.suffix.lower()}"
     settings = {
         "study": "replay.py",
         "people": name,
-        "scale": [min(values), max(values)],
+        "scale": [min(on_scale), max(on_scale)],
         "first_answer": "given",
         "model": "synthetic",
         "random_seed": 42,
@@ -47,5 +52,8 @@ def files_of_replay(table: Path) -> dict[str, str | bytes]:
         "# scale: the lowest and the highest answer here; write the scale of the question.\n"
         "# first_answer: given (the person's own) or asked. answers: 100 draws as many rows.\n"
     )
+    if codes:
+        named = ", ".join(map(number_text, sorted(codes)))
+        header += f"# {named}: looks like a code for a missing answer; write NA into the table.\n"
     study = header + yaml.dump(settings, Dumper=StudyDumper, sort_keys=False, allow_unicode=True)
     return {"replay.yaml": study, "replay.py": CODE, name: table.read_bytes()}

@@ -30,9 +30,9 @@ from folkmoot.people.sources.grounded.profile import (
     Profile,
     check_profile,
     first_name,
-    group_problems,
 )
 from folkmoot.people.sources.names import draw_names
+from folkmoot.people.sources.table_files import group_problems
 
 Quotas = Mapping[str, Mapping[str, float]]
 QUOTA_KEYS = ("age", "sex", *LISTED)

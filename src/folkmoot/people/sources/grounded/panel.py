@@ -15,11 +15,15 @@ from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.profile import (
     Given,
     check_profile,
-    group_problems,
     with_blank_locations,
     without_refused_answers,
 )
-from folkmoot.people.sources.table_files import first_line
+from folkmoot.people.sources.table_files import (
+    POINT_HINT,
+    first_line,
+    group_problems,
+    has_decimal_comma,
+)
 
 # Columns that a table of another country must fill. Missing values would be drawn from the American
 # population.
@@ -79,8 +83,10 @@ def read_panel(path: Path) -> Panel:
         weight = _parse_weight(row.get("weight", 1))
         row_problems = check_profile(row, str(line))
         if weight is None:
-            hint = "give a number of 0 or more"
-            row_problems.append(Problem("not a weight", where=str(line), key="weight", hint=hint))
+            cell = row["weight"]
+            hint = POINT_HINT if has_decimal_comma(cell) else "give a number of 0 or more"
+            problem = f"{cell!r} is not a weight"
+            row_problems.append(Problem(problem, where=str(line), key="weight", hint=hint))
         row_problems += check_foreign_gaps(row, str(line))
         problems += [replace(problem, file=str(path)) for problem in row_problems]
         rows.append(row)

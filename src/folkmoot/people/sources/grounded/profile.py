@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -29,12 +28,12 @@ from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona
 from folkmoot.people.sources.grounded.survey_answers import (
     HIGHEST_AGE,
     LOWEST_AGE,
-    is_refused_answer,
     read_age_band,
     read_dollars,
     read_listed,
     read_sex,
 )
+from folkmoot.people.sources.missing_answers import IN_OWN_WORDS, is_refused_answer
 
 TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neuroticism")
 
@@ -206,13 +205,9 @@ class Given(BaseModel):
         return match_listed_value(value, RACES)
 
 
-# Columns with ids or free text. In them, a word such as "unknown" is no refusal.
-_IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
-
-
 def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
     """Return the row without answers such as "prefer not to say"."""
-    asked_keys = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
+    asked_keys = [key for key in Given.model_fields if key not in IN_OWN_WORDS]
     return {
         key: value
         for key, value in row.items()
@@ -230,36 +225,6 @@ def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str,
         for row in known:
             row["location"] = row.get("location") or ""
     return known
-
-
-# At most this many problems of one kind are listed one by one. More are grouped into one.
-FEW_PROBLEMS = 3
-LISTED_EXAMPLES = 5
-
-
-def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems, with many problems of one kind merged into one problem."""
-    # Problems of one kind have the same file, column and hint.
-    kinds: dict[tuple[str, str, str], list[Problem]] = {}
-    for problem in problems:
-        kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
-    grouped: list[Problem] = []
-    for similar_problems in kinds.values():
-        if len(similar_problems) <= FEW_PROBLEMS:
-            grouped += similar_problems
-            continue
-        lines: dict[str, list[str]] = {}
-        for problem in similar_problems:
-            lines.setdefault(problem.message, []).append(problem.where)
-        examples = [
-            f"{message} (line {where[0]}{f' and {len(where) - 1} more' * (len(where) > 1)})"
-            for message, where in list(lines.items())[:LISTED_EXAMPLES]
-        ]
-        rest = len(lines) - LISTED_EXAMPLES
-        more = f"; and {rest} more values" if rest > 0 else ""
-        message = f"{len(similar_problems)} rows: {'; '.join(examples)}{more}"
-        grouped.append(replace(similar_problems[0], message=message))
-    return grouped
 
 
 def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:

@@ -9,19 +9,9 @@ from functools import lru_cache
 
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import collapse_spaces
+from folkmoot.people.sources.missing_answers import fold_answer
 
 LOWEST_AGE, HIGHEST_AGE = 16, 110
-
-# Phrases for a missing answer, after `fold_answer`. They count as an empty cell.
-_REFUSED_ANSWER = re.compile(
-    r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
-    r"(?:say|answer|disclose|respond|reply|share|specify|tell|state|declare|give)\b.*"
-    r"|(?:decline|refuse)[sd]?(?: to (?:say|answer|state|respond|disclose))?|declined to .*"
-    r"|no (?:answer|response|reply|opinion|information|data)|not (?:given|stated|specified|known"
-    r"|answered|available|applicable|reported|disclosed|provided|asked|sure)|unsure"
-    r"|(?:do ?n t|do not|dont) know.*|dk|dk na|na|n a|nan|null|none given|unknown|undisclosed"
-    r"|unspecified|missing|skipped|no comment|withheld|-+|\?+|"
-)
 
 
 @lru_cache(maxsize=1)
@@ -32,20 +22,6 @@ def _value_meanings() -> dict[str, dict[str, str]]:
         key: {fold_answer(word): value for value, words in of.items() for word in words}
         for key, of in data.items()
     }
-
-
-def fold_answer(value: str) -> str:
-    """Return the text in a form for comparisons: in lower case, without punctuation."""
-    # The question mark is kept.
-    text = value.casefold().replace(".", "").replace("’", "'")
-    return re.sub(r"[^\w?]+", " ", text).strip()
-
-
-def is_refused_answer(value: object) -> bool:
-    """Return True if an answer is a refusal, such as "prefer not to say"."""
-    if not isinstance(value, str) or not value:
-        return False
-    return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
 
 
 def read_sex(value: object) -> object:

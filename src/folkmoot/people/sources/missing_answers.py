@@ -1,0 +1,128 @@
+"""Tell the cells of a survey that hold no answer: refusals in words, and numeric codes."""
+# All tables about people use these rules, so that a missing answer is the same in each.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from folkmoot.errors import Problem
+from folkmoot.hints import number_text
+from folkmoot.people.sources.table_files import first_line, has_decimal_comma
+
+# R writes NA for a missing value, pandas NaN.
+MISSING = ("", "NA", "NaN")
+# Columns with ids or free text. In them, a word such as "unknown" is no refusal.
+IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
+MISSING_HINT = "write NA for a missing answer"
+
+_TO_SAY = r"(?:say|answer|disclose|respond|reply|share|specify|tell|state|declare|give)\b"
+# Phrases that are never an option of a question, after `fold_answer`.
+_NO_ANSWER = (
+    r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
+    rf"{_TO_SAY}.*"
+    r"|(?:decline|refuse)[sd]? to (?:say|answer|state|respond|disclose)|declined to .*"
+    r"|no (?:answer|response|reply|information|data)|not (?:given|stated|specified"
+    r"|answered|available|applicable|reported|disclosed|provided|asked)"
+    r"|dk na|na|n a|nan|null|none given|undisclosed"
+    r"|unspecified|missing|skipped|no comment|withheld|-+|\?+|"
+)
+# Phrases that say nothing about a person. A question may offer them as options.
+_SAYS_NOTHING = (
+    r"(?:decline|refuse)[sd]?|no opinion|not (?:known|sure)|unsure"
+    r"|(?:do ?n t|do not|dont) know.*|dk|unknown"
+)
+_REFUSED_CHOICE = re.compile(_NO_ANSWER)
+_REFUSED_ANSWER = re.compile(f"{_SAYS_NOTHING}|{_NO_ANSWER}")
+# Numbers that survey programs write for a missing answer. Smaller ones, such as 9, are too often
+# answers.
+_NEGATIVE_CODES = frozenset(
+    {-7, -8, -9, -66, -77, -88, *range(-99, -95), -777, -888, *range(-999, -995), -9999}
+)
+_POSITIVE_CODES = frozenset({77, 88, *range(96, 100), 777, 888, *range(996, 1000), 9999})
+# A code is so many times the range of all other numbers away from them. An age of 99 is not.
+_FEWEST_RANGES_AWAY = 3
+
+
+def fold_answer(value: str) -> str:
+    """Return the text in a form for comparisons: in lower case, without punctuation."""
+    # The question mark is kept.
+    text = value.casefold().replace(".", "").replace("’", "'")
+    return re.sub(r"[^\w?]+", " ", text).strip()
+
+
+def is_refused_answer(value: object) -> bool:
+    """Return True if an answer says nothing, such as "prefer not to say" or "don't know"."""
+    if not isinstance(value, str) or not value:
+        return False
+    return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
+
+
+def is_answer(cell: object) -> bool:
+    """Return whether a cell about a person is neither empty nor a refusal."""
+    return cell is not None and bool(str(cell).strip()) and not is_refused_answer(cell)
+
+
+def is_refused_choice(value: str) -> bool:
+    """Return True if an answer is a refusal that no question offers as an option.
+
+    "Prefer not to say" is one. "Don't know" may be an option, and so may "refuse".
+    """
+    return bool(value) and bool(_REFUSED_CHOICE.fullmatch(fold_answer(value)))
+
+
+def list_missing_codes(
+    column: pl.Series,
+    path: Path,
+    *,
+    answers: Iterable[float] | None = None,
+    known: Iterable[float] = (),
+    hint: str = MISSING_HINT,
+) -> list[Problem]:
+    """Return a problem for each number of a column that looks like a code for a missing answer.
+
+    - `answers`: all answers to the question, if the column holds only a part.
+    - `known`: answers to the same question that hold no code.
+    """
+    if column.dtype == pl.String:
+        texts = column.to_list()
+        points = [text.replace(",", ".") if has_decimal_comma(text) else text for text in texts]
+        column = pl.Series(column.name, points, pl.String)
+    numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
+    codes = find_missing_codes(numbers.drop_nulls() if answers is None else answers, known)
+    problems = []
+    for code in sorted(codes):
+        rows = (numbers == code).arg_true()
+        if len(rows):
+            count = f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
+            problem = f"{number_text(code)} looks like a code for a missing answer ({count})"
+            where = str(rows[0] + first_line(path))
+            problems.append(Problem(problem, str(path), where, column.name, hint))
+    return problems
+
+
+def find_missing_codes(numbers: Iterable[float], known: Iterable[float] = ()) -> set[float]:
+    """Return the numbers that look like codes for missing answers, such as -99.
+
+    - `known`: answers to the same question that hold no code.
+
+    A code is far from all other numbers, or it is the only kind of negative number.
+    """
+    codes, others = set[float](), [*known]
+    for number in numbers:
+        if number in _NEGATIVE_CODES or number in _POSITIVE_CODES:
+            codes.add(number)
+        else:
+            others.append(number)
+    if not codes or not others:
+        return {code for code in codes if code < 0}
+    low, high = min(others), max(others)
+    distance = _FEWEST_RANGES_AWAY * (high - low)
+    # A single other number has no range.
+    is_far = {
+        code for code in codes if high > low and (code < low - distance or code > high + distance)
+    }
+    return is_far | {code for code in codes if code < 0 <= low}
