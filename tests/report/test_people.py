@@ -377,3 +377,49 @@ def test_survey_weights_are_no_attribute(tmp_path: Path) -> None:
     assert "`weight` is not applied" in findings["designs"].says
     rows = read_rows(findings["people_heterogeneity"])
     assert {row["attribute"] for row in rows} == {"home"}
+
+
+def test_participants_of_another_run_who_did_not_finish_are_not_unchanged(tmp_path: Path) -> None:
+    run, file = write_run_and_humans(tmp_path, *draw_humans_and_simulation(10))
+    done, failed = "acp,complete,Parks,Jobs,true\n", "acp,failed,Parks,,false\n"
+    file.write_text(
+        "condition,status,initial_choice,final_choice,position_changed\n" + done * 6 + failed * 9
+    )
+    (row,) = read_rows({f.key: f for f in compare_runs([run, file])}["compare_claims"])
+    assert (row["first"], row["units"]) == (1.0, 150 + 6)
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("true", "false"), ("on", "off")])
+def test_yes_and_no_are_read_alike_in_all_columns(tmp_path: Path, words: tuple[str, str]) -> None:
+    humans, simulated = draw_humans_and_simulation(10)
+    run, file = write_run_and_humans(
+        tmp_path, humans, [{**row, "would_return": i % 3 == 0} for i, row in enumerate(simulated)]
+    )
+    yes, no = words
+    rows = [f"acp,{(yes, no)[n % 2]},{(yes, no)[n % 2]}\n" for n in range(20)]
+    file.write_text("arm,position_changed,would_return\n" + "".join(rows) + f"acp,{no},refused\n")
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    rows = read_rows(findings["people_calibration"])
+    shares = {row["measure"]: row["people"] for row in rows}
+    # The refusal is no answer.
+    assert shares == {"position changed": pytest.approx(10 / 21), "would return": 0.5}
+
+
+def test_codes_for_missing_answers_of_humans_are_refused(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(10)
+    run, file = write_run_and_humans(
+        tmp_path, humans, [{**row, "score": 1 + i % 5} for i, row in enumerate(simulated)]
+    )
+    file.write_text("arm,score\n" + "acp,2\nacp,-99\nacp,5\n" * 4)
+    with pytest.raises(InputError, match=r"people.csv:3: score: -99 looks like .* \(4 rows\)"):
+        compare_runs([run, file])
+
+
+def test_messages_name_the_line_of_json_lines_and_the_row_of_parquet(tmp_path: Path) -> None:
+    run, _ = write_run_and_humans(tmp_path, *draw_humans_and_simulation(10))
+    table = pl.DataFrame({"arm": ["acp"] * 3, "position_changed": ["yes", "no", "maybe"]})
+    table.write_ndjson(tmp_path / "p.jsonl")
+    table.write_parquet(tmp_path / "p.pq")
+    for name, place in (("p.jsonl", "line 3"), ("p.pq", "row 3")):
+        with pytest.raises(InputError, match=f"{name}, {place}, position_changed: 'maybe'"):
+            compare_runs([run, tmp_path / name])

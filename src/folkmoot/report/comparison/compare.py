@@ -33,6 +33,8 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.proportions import wilson
 from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.people.sources.missing_answers import MISSING_HINT, list_missing_codes
+from folkmoot.people.sources.table_files import POINT_HINT, has_decimal_comma
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.between_runs import (
     SECTION,
@@ -57,6 +59,7 @@ from folkmoot.report.comparison.samples import (
     Sample,
     answer_columns,
     cell_location,
+    columns_of_runs,
     count_draws,
     describe_respelled,
     describe_weights,
@@ -70,6 +73,7 @@ from folkmoot.report.comparison.votes import compare_votes
 from folkmoot.storage.findings import Finding, ResultTable, RunName
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
+    CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
     DRAW,
     FEWEST_DRAWS,
@@ -264,9 +268,10 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
                     cell_location(path, column, wrong_rows[0]),
                     human_table[column][wrong_rows[0]],
                 )
-                raise InputError(
-                    f"{location}: {column} is a number in the run, and {value!r} is not"
-                )
+                problem = f"{location}: {column} is a number in the run, and {value!r} is not"
+                hint = POINT_HINT if has_decimal_comma(value) else MISSING_HINT
+                raise InputError(Problem(problem, hint=hint))
+    _require_no_codes(human_table, path, numbers)
     measures = measures_of(claim for run in runs for claim in run.claims)
     _require_told_apart(people, path, [*measures])
     shared = any(
@@ -301,24 +306,37 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
                 raise InputError(Problem(f"{path}: {column} needs a column {name}", hint=hint))
 
 
-def _numbers_in(runs: Sequence[Sample]) -> set[str]:
-    # They include columns that hold one variable of a claim each.
-    claims = [claim for run in runs for claim in run.claims]
-    tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
-    tables_of_runs = (run.tables[name] for run in runs for name in tables if name in run.tables)
-    numbers = {
-        column
-        for table in tables_of_runs
-        for column, kind in table.schema.items()
-        if kind.is_numeric()
-    }
-    return numbers | {
+def _numbers_in(runs: Sequence[Sample]) -> dict[str, list[pl.Series]]:
+    # The values of each numeric column. They include columns that hold one variable of a claim
+    # each, without values.
+    variables = (
         value
-        for claim in claims
+        for run in runs
+        for claim in run.claims
         for _, values in claim.where
         for value in values
         if isinstance(value, str)
-    }
+    )
+    return {variable: [] for variable in variables} | columns_of_runs(runs, pl.Float64())
+
+
+def _require_no_codes(
+    human_table: pl.DataFrame, path: str, numbers: Mapping[str, Sequence[pl.Series]]
+) -> None:
+    # A code such as -99 would count as an answer in each mean.
+    others = (*CONDITION_COLUMNS, *CLUSTER_COLUMNS, *PARTICIPANT_COLUMNS)
+    codes = [
+        problem
+        for column in human_table.columns
+        if column in numbers and column not in others and human_table.schema[column].is_numeric()
+        for problem in list_missing_codes(
+            human_table[column],
+            Path(path),
+            known=[answer for values in numbers[column] for answer in values.drop_nulls()],
+        )
+    ]
+    if codes:
+        raise InputError(codes)
 
 
 def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:

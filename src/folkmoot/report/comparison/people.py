@@ -41,6 +41,7 @@ from folkmoot.measures.inference.rectified import (
     rectified_mean,
 )
 from folkmoot.measures.wording import join_sentences, word
+from folkmoot.people.sources.table_files import is_weight_column
 from folkmoot.report.comparison.measured_claims import (
     NO_ARMS,
     Measured,
@@ -53,7 +54,6 @@ from folkmoot.report.comparison.samples import (
     EVERYBODY,
     Sample,
     are_independent,
-    is_weight_column,
     respell_choices,
     shared_arms,
 )

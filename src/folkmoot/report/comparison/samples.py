@@ -15,7 +15,8 @@ from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
-from folkmoot.engine.settings.claims import NOT_MEASURED, evaluate_claims
+from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, NOT_MEASURED, evaluate_claims
+from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import (
     Study,
     analysed_parts,
@@ -27,6 +28,7 @@ from folkmoot.hints import join_first
 from folkmoot.kit.reply_units import find_humans_who_replied
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.wording import Sentence, word
+from folkmoot.people.sources.missing_answers import is_answer
 from folkmoot.people.sources.people_table import (
     AFTER,
     ARM,
@@ -37,7 +39,7 @@ from folkmoot.people.sources.people_table import (
     list_unclear_arms,
     read_people,
 )
-from folkmoot.people.sources.table_files import clean_name
+from folkmoot.people.sources.table_files import is_weight_column, name_line
 from folkmoot.randomness import digest
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
@@ -121,8 +123,9 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     loaded = [None if _is_file(source) else _load_run(source) for source in sources]
     # Choices in files are read as a run reads replies: as one of its options.
     options = {choice for run in loaded if run is not None for choice in known_choices(run)}
+    truth_columns = columns_of_runs([run for run in loaded if run is not None], pl.Boolean())
     samples = [
-        people_file(Path(str(source)), options) if run is None else run
+        people_file(Path(str(source)), options, truth_columns) if run is None else run
         for source, run in zip(sources, loaded, strict=True)
     ]
     counts: dict[str, int] = {}
@@ -137,6 +140,21 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
 
 def _is_file(source: RunFolder | Path | str) -> bool:
     return isinstance(source, (str, Path)) and Path(source).is_file()
+
+
+def columns_of_runs(runs: Sequence[Sample], kind: pl.DataType) -> dict[str, list[pl.Series]]:
+    """Return the columns of one kind in the tables of participants and measures of runs.
+
+    - `kind`: `pl.Boolean`, or `pl.Float64` for all numbers.
+    """
+    columns: dict[str, list[pl.Series]] = {}
+    for run in runs:
+        measured = (claim.measure.rpartition(".")[0] for claim in run.claims)
+        for name in dict.fromkeys(("participants", *measured)):
+            for column in run.tables.get(name, pl.DataFrame()):
+                if column.dtype == kind or (kind.is_numeric() and column.dtype.is_numeric()):
+                    columns.setdefault(column.name, []).append(column)
+    return columns
 
 
 def known_choices(sample: Sample) -> dict[str, int]:
@@ -285,10 +303,13 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
     return one.join(two, on=keys) if unique else one.clear()
 
 
-def people_file(path: Path, options: Collection[str] = ()) -> Sample:
+def people_file(
+    path: Path, options: Collection[str] = (), truth_columns: Collection[str] = ()
+) -> Sample:
     """Read a table of human answers from a file.
 
     - `options`: the options of the runs that the file is compared with.
+    - `truth_columns`: the columns that hold true or false in these runs.
 
     Each row holds one person, or another unit of observation of the run, in one condition. Columns:
 
@@ -314,16 +335,30 @@ def people_file(path: Path, options: Collection[str] = ()) -> Sample:
         data = data.drop("position_changed")
     if CONDITION in data.columns and data[CONDITION].is_null().all():
         data = data.drop(CONDITION)
-    # In a run, `status` tells which participants finished. In a file it has no meaning.
-    data = data.drop("status", strict=False)
+    data = _without_unfinished_changes(data).drop("status", strict=False)
     _require_answers(data, path)
     data, respelled = respell_choices(data, CHOICES, options)
-    if "position_changed" in data.columns:
-        data = data.with_columns(_parse_truth_values(data["position_changed"], path))
+    data = data.with_columns(
+        _parse_truth_values(data[column], path)
+        for column in data.columns
+        if column == "position_changed"
+        or (column in truth_columns and data.schema[column] == pl.String)
+    )
     if {*CHOICES} <= {*data.columns}:
         data = _with_changes(data, path)
     tables = {"participants": data}
     return Sample(path.stem, "people", tables, {"file": str(path)}, {}, respelled=respelled)
+
+
+def _without_unfinished_changes(data: pl.DataFrame) -> pl.DataFrame:
+    # The table of a run gives participants who did not finish as unchanged. Other words in a column
+    # `status` have no meaning.
+    if not {"status", "position_changed"} <= {*data.columns}:
+        return data
+    unfinished = [ending for ending in ENDINGS if ending != COMPLETE]
+    is_unfinished = data["status"].cast(pl.String).is_in(unfinished).fill_null(False)
+    changed = pl.when(~is_unfinished).then(pl.col("position_changed"))
+    return data.with_columns(changed.alias("position_changed"))
 
 
 def _with_changes(data: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -367,11 +402,7 @@ def cell_location(path: Path | str, column: str, row: int) -> str:
     - `column`: the name in the tables of a run. The message gives that of a file.
     - `row`: counts from 0.
     """
-    # A Parquet file has no lines, so the message gives the row, from 1.
-
-    # The header is line 1 of a CSV, so row 0 is line 2.
-    line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
-    return f"{path}, {line}, {NAMES_IN_FILES.get(column, column)}"
+    return f"{path}, {name_line(Path(path), row)}, {NAMES_IN_FILES.get(column, column)}"
 
 
 def answer_columns(table: pl.DataFrame) -> list[str]:
@@ -413,15 +444,13 @@ def _require_answers(data: pl.DataFrame, path: Path) -> None:
 def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:
     if column.dtype == pl.Boolean:
         return column
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    values = [
-        None if value is None else str(value).strip().casefold() for value in column.to_list()
-    ]
+    words = BOOLEAN_WORDS | {"1": True, "0": False}
+    values = [str(value).strip().casefold() if is_answer(value) else "" for value in column]
     strange = next((n for n, value in enumerate(values) if value and value not in words), None)
     if strange is not None:
         raise InputError(
             f"{cell_location(path, column.name, strange)}: {column[strange]!r} is neither true nor "
-            "false"
+            "false (write true or false, yes or no, or 1 or 0)"
         )
     return pl.Series(
         column.name, [words.get(value) if value else None for value in values], dtype=pl.Boolean
@@ -471,11 +500,6 @@ def describe_respelled(name: str, respelled: Mapping[str, str]) -> Sentence:
     """Return the sentence that names the choices of a file that were respelled."""
     spellings = [f"“{text}” as “{choice}”" for text, choice in respelled.items()]
     return word("runs", "respelled", file=name, spellings=join_first(spellings, MAX_LISTED))
-
-
-def is_weight_column(column: str) -> bool:
-    """Return whether a column of a table of people holds their survey weights."""
-    return clean_name(column) in ("weight", "weights")
 
 
 def describe_weights(name: str, table: pl.DataFrame) -> Sentence | None:
