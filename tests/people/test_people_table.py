@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -208,3 +209,11 @@ def test_further_header_rows_of_qualtrics_are_no_people(tmp_path: Path) -> None:
     path.write_text(header + "31,baker\n")
     with pytest.raises(InputError, match=r"p\.csv:3: Qualtrics wrote its question ids"):
         read_personas(path)
+
+
+def test_lists_and_dates_of_a_table_are_described_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    days = [date(1997, 5, 18), date(1970, 1, 2)]  # day 9999 of the calendar, and day 1
+    pl.DataFrame({"age": [31, 32], "hobbies": [["chess"], []], "born": days}).write_parquet(path)
+    chess, _ = read_personas(path)
+    assert "born: 1997-05-18" in chess.text and "chess" in chess.text

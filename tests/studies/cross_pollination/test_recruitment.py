@@ -149,6 +149,15 @@ def test_people_from_a_table(tmp_path: Path) -> None:
     assert all(p["demographics"]["age"] >= 20 for p in people(done))
 
 
+def test_weights_of_a_table_are_not_applied_and_this_is_said(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    rows = "\n".join(f"{i},{job},{20 + i},{1 + i % 2}.5" for i, job in enumerate(JOBS * 2))
+    table.write_text(f"id,job,age,weight\n{rows}\n", "utf-8")
+    done = run(tmp_path, Cast(), source="table", file=str(table))
+    assert not any("eight" in p["enriched_persona"] for p in people(done))
+    assert "the column 'weight' is not applied" in (tmp_path / "run" / "run.log").read_text("utf-8")
+
+
 def test_grounded_people_need_neither_network_nor_model(tmp_path: Path) -> None:
     settings = {**SETTINGS, "personas": {"source": "grounded"}}
     cast = Cast()

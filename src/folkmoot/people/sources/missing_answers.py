@@ -91,6 +91,9 @@ def list_missing_codes(
         texts = column.to_list()
         points = [text.replace(",", ".") if has_decimal_comma(text) else text for text in texts]
         column = pl.Series(column.name, points, pl.String)
+    elif not column.dtype.is_numeric():
+        # Dates and lists of a Parquet or JSON file are no numbers.
+        return []
     numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
     codes = find_missing_codes(numbers.drop_nulls() if answers is None else answers, known)
     problems = []
