@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from folkmoot.errors import BudgetReachedError, DriftError, InputError, RunExist
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from tests.fenced import find_blocks
+from tests.killed import reopen_run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "python_api.md").read_text("utf-8")
@@ -267,3 +270,28 @@ def test_the_page_names_every_member_and_keyword() -> None:
     assert [name for name in members if f"`{name}" not in PAGE] == []
     for name_start in ("folkmoot.load`", "folkmoot.run`", *folkmoot.run.__kwdefaults__):
         assert f"`{name_start}" in PAGE, name_start
+
+
+def test_the_report_of_a_killed_run_writes_the_files_of_the_study(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
+) -> None:
+    killed = shutil.copytree(run_of_small_study("town_hall"), tmp_path / "killed")
+    reopen_run(killed)
+    written = (killed / "levels.json").read_bytes()
+    (killed / "levels.json").write_text('{"sets": 0}', "utf-8")
+    run = folkmoot.load(killed)
+    run.report()
+    assert (killed / "levels.json").read_bytes() == written
+    assert run.json("levels.json")["sets"] == 1
+
+
+def test_a_report_covers_what_the_run_has_done_since_it_was_loaded(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
+) -> None:
+    finished, folder = run_of_small_study("town_hall"), tmp_path / "run"
+    shutil.copytree(finished, folder)
+    reopen_run(folder)
+    loaded = folkmoot.load(folder)
+    shutil.rmtree(folder)
+    shutil.copytree(finished, folder)
+    assert "PARTIAL" not in loaded.report().read_text("utf-8")

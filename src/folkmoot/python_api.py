@@ -166,7 +166,8 @@ class Run:
         # Imports Altair, which takes half a second and which `run` does not need.
         from folkmoot.report.document.html import write_report
 
-        return write_report(self.folder, pdf=pdf, study=self.study)
+        # The run may have gone on or ended since this object was made.
+        return write_report(open_run(self.path), pdf=pdf, study=self.study)
 
     def check(self, model: str | None = None) -> CheckResult:
         """Estimate what a new run with the same settings would need: calls, tokens, cost, time.

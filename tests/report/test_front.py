@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,12 +17,13 @@ import pytest
 import folkmoot
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
-from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.engine.study.study import analysed_parts, find_study_of_run
 from folkmoot.errors import RunPausedError
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import Verdict
 from folkmoot.report.document.front import (
+    DesignLane,
     build_front_page,
     design_lanes,
     main_answers,
@@ -32,6 +34,7 @@ from folkmoot.report.document.html import write_report
 from folkmoot.report.document.validity import CardRow
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from tests.contract.small import small_study
 
@@ -113,6 +116,56 @@ def test_a_condition_without_a_complete_part_is_not_one_that_asks_nothing(
     assert "nothing is asked of participants" not in page
     lanes = design_lanes(finished_run, find_study_of_run(finished_run))
     assert {lane.without_steps for lane in lanes} == {"nothing is asked of participants"}
+
+
+ONE_CONCEPT = """
+study: focus_group
+product_concept: An oven that scans ready meals
+category: kitchen appliances
+stimulus_material: Meet the oven that reads.
+num_personas: 4
+max_responses_per_question: 2
+questions_per_phase: 1
+replications: 2
+"""
+
+
+def list_lanes(path: Path) -> tuple[list[DesignLane], list[DesignLane]]:
+    """Return the lanes of a whole run, and of one that paused after three quarters of its calls."""
+    study_run = partial(folkmoot.run, path, model="synthetic")
+    whole, paused = study_run(out=path.parent / "whole"), path.parent / "paused"
+    budget = f"budget_calls={whole.manifest['calls'] * 3 // 4}"
+    with pytest.raises(RunPausedError):
+        study_run(out=paused, overrides=("concurrency=1", budget))
+    study, run = find_study_of_run(whole.folder), open_run(paused)
+    covered = analysed_parts(study, run)
+    assert isinstance(covered, PartialRun) and covered.parts.complete
+    return list(design_lanes(whole.folder, study)), list(design_lanes(covered, study))
+
+
+def test_a_partial_run_states_the_size_of_the_plan(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(ONE_CONCEPT)
+    finished, paused = list_lanes(path)
+    assert [lane.size for lane in finished] == ["8 participants"]
+    assert [lane.size for lane in paused] == ["8 participants planned"]
+
+
+COUPLES = """
+study: negotiation
+conditions: [C1, C5]
+group_types: [spouses]
+groups_per_type: 2
+max_feedback_rounds: 1
+"""
+
+
+def test_a_condition_that_asks_nothing_says_so_when_a_part_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(COUPLES)
+    _, paused = list_lanes(path)
+    without_steps = {lane.arm: lane.without_steps for lane in paused}
+    assert without_steps["C1"] == "nothing is asked of participants"
 
 
 @pytest.mark.parametrize("study", ["cross_pollination", "focus_group"])

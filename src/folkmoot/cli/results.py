@@ -18,7 +18,6 @@ from folkmoot.cli.console import (
 )
 from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
-from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.run.repair import plan_repair, repair_journal
@@ -50,9 +49,8 @@ from folkmoot.kit.coding.post_hoc import verify_codings
 from folkmoot.kit.controls.asking import verify_controls
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.measures.inference.estimates import format_count, format_dollars
-from folkmoot.storage.json_files import write_content, write_text
-from folkmoot.storage.partial_run import PartialRun
-from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE_NAME, RunFolder, RunSoFar
+from folkmoot.storage.json_files import write_text
+from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE_NAME, RunFolder
 
 
 def find_run(name: str) -> RunFolder:
@@ -315,19 +313,8 @@ def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
         output_console().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
         return
     run = open_run(find_run(name).path)
-    study = find_study_of_run(run)
-    covered_run = analysed_parts(study, run)
+    covered_run = analysed_parts(find_study_of_run(run), run)
     path = write_report(covered_run, pdf=pdf, figures=figures)
-    # A killed run has not written the files that the study derives from its results.
-    if (
-        isinstance(covered_run, PartialRun)
-        and isinstance(run, RunSoFar)
-        and covered_run.parts.analysed
-    ):
-        # The process of the run ended before it wrote these files, so they are written here.
-        with JournalReader(run.path / JOURNAL) as journal:
-            for file, content in study.derived(covered_run, journal):
-                write_content(run.path / file, content)
     if covered_run.partial:
         print_warning(covered_run.partial)
     output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)

@@ -28,6 +28,7 @@ from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, 
 from folkmoot.report.preregistration import is_registration_intact, title_of
 from folkmoot.storage.findings import Finding, IntervalChart
 from folkmoot.storage.manifest import MIXED_MARK, describe_cut_replies
+from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import condition_column
 
@@ -327,10 +328,9 @@ def design_lanes(
     # texts are joined. Without recorded exposure, each planned condition has a line without
     # decisions.
     by, sizes = _arm_sizes(run, study)
-    without_steps = NOTHING_COVERED if run.partial else NOTHING_ASKED
     if not run.has_table(ExposureRow.table):
         for arm, size in sizes.items():
-            yield DesignLane(condition_name(arm), size, (), without_steps)
+            yield DesignLane(condition_name(arm), size, (), _without_steps(run, arm))
         return
     table = run.scan_table(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
     prompts = pl.struct("participant_id", "address").n_unique()
@@ -348,21 +348,29 @@ def design_lanes(
         sees = tuple(kind for kind in kinds if 2 * shown.get((arm, decision, kind), 0) > count)
         # A kind of text counts as seen if more than half of the prompts contained it.
         steps.setdefault(arm, []).append(Step(decision, sees))
-    alike: dict[tuple[tuple[Step, ...], str], list[str]] = {}
+    alike: dict[tuple[tuple[Step, ...], str, str], list[str]] = {}
     plain = [*OF_ALL, *PLAINER]
     for arm in sorted(steps, key=lambda arm: plain.index(arm) if arm in plain else len(plain)):
         size = everybody or sizes.get(arm, "")
-        alike.setdefault((tuple(_merge_equal_steps(steps[arm])), size), []).append(arm)
-    for (merged, size), arms in alike.items():
+        lane = tuple(_merge_equal_steps(steps[arm])), size, _without_steps(run, arm)
+        alike.setdefault(lane, []).append(arm)
+    for (merged, size, without_steps), arms in alike.items():
         each = " each" if size and len(arms) > 1 and not everybody else ""
-        # Sizes are those of the plan, and a partial run has fewer.
-        planned = " planned" if size and run.partial else ""
         yield DesignLane(
             _arms_in_words(arms, by, names or {}),
-            size + planned + each,
+            size + each,
             merged,
             without_steps,
         )
+
+
+def _without_steps(run: RunFolder, arm: str) -> str:
+    # A complete part has all decisions of its condition. If it has none, there will be none.
+    if not run.partial:
+        return NOTHING_ASKED
+    parts = run.parts if isinstance(run, PartialRun) else None
+    is_covered = parts is not None and parts.complete and arm not in parts.empty_arms
+    return NOTHING_ASKED if is_covered else NOTHING_COVERED
 
 
 def _arms_in_words(arms: Sequence[str], by: str, names: Mapping[str, str]) -> str:
@@ -388,14 +396,24 @@ def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
     # conditions.
     sealed = sealed_data(run.plan)
     for planned in study.expected_rows(sealed) if sealed else ():
-        table = pl.LazyFrame(planned.rows, infer_schema_length=None)
+        plan = pl.LazyFrame(planned.rows, infer_schema_length=None)
+        table, mark = plan, " planned" if run.partial else ""
         # The planned rows may not name conditions. Then the table of the run may name them.
-        if condition_column(table) is None and run.has_table(planned.table):
+        if condition_column(plan) is None and run.has_table(planned.table):
             table = run.scan_table(planned.table)
-        if (by := condition_column(table)) is not None:
-            counts = Counter(table.select(pl.col(by).cast(pl.String)).collect()[by].drop_nulls())
-            return by, {arm: format_count(n, planned.unit) for arm, n in counts.items()}
-        return "", {EVERYBODY: format_count(table.select(pl.len()).collect().item(), planned.unit)}
+        if (by := condition_column(table)) is None:
+            rows = plan if run.partial else table
+            count = rows.select(pl.len()).collect().item()
+            return "", {EVERYBODY: format_count(count, planned.unit) + mark}
+        counts = Counter(table.select(pl.col(by).cast(pl.String)).collect()[by].drop_nulls())
+        if run.partial and table is not plan:
+            # The table of a partial run has rows of complete parts only. The plan has the size of
+            # a condition only if that is the only one.
+            if len(counts) == 1:
+                counts = Counter(dict.fromkeys(counts, len(planned.rows)))
+            else:
+                mark = " so far"
+        return by, {arm: format_count(n, planned.unit) + mark for arm, n in counts.items()}
     return "", {}
 
 

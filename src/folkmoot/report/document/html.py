@@ -10,8 +10,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.grid import RunGrid
-from folkmoot.engine.study.study import Study
+from folkmoot.engine.study.study import Study, analysed_parts, find_study_of_run
 from folkmoot.report.comparison.pooled import findings_of_cells
 from folkmoot.report.document.document import Document, build_document, grid_document
 from folkmoot.report.document.pdf import load_typst, write_pdf
@@ -23,8 +24,9 @@ from folkmoot.storage.findings import (
     format_cell,
     numeric_columns,
 )
-from folkmoot.storage.json_files import write_text
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.json_files import write_content, write_text
+from folkmoot.storage.partial_run import PartialRun
+from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar
 
 TEMPLATES = Path(__file__).parent / "templates"
 HTML = "report.html"
@@ -39,6 +41,8 @@ def write_report(
 ) -> Path:
     """Write `report.html` into the run folder and return the path of the file.
 
+    Of a killed or active run, the JSON files of the study are written too, for its complete parts.
+
     - `pdf`: also write `report.pdf`, and return the path of that file.
     - `figures`: a folder for all charts as SVG and PNG files, or None.
     - `study`: the study type of the run. None means that it is looked up.
@@ -48,13 +52,25 @@ def write_report(
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.
         load_typst()
-    content = build_document(run, study=study)
+    study = study or find_study_of_run(run)
+    covered_run = analysed_parts(study, run)
+    content = build_document(covered_run, study=study)
     path = write_page(content, run.path)
+    _write_derived_files(study, covered_run)
     if figures is not None:
         save_figures(content, figures)
     if pdf:
         return write_pdf(content, run.path / PDF)
     return path
+
+
+def _write_derived_files(study: Study, run: RunFolder) -> None:
+    # The process of a killed or active run has not written the files that the study derives from
+    # its results.
+    if isinstance(run, PartialRun) and isinstance(run.whole, RunSoFar) and run.parts.analysed:
+        with JournalReader(run.path / JOURNAL) as journal:
+            for file, content in study.derived(run, journal):
+                write_content(run.path / file, content)
 
 
 def write_grid_report(grid: RunGrid) -> Path:
