@@ -220,7 +220,17 @@ def test_unreadable_answers_are_no_refusals_but_prevent_a_pass():
     assert result.value.value == 0
     # These replies may be refusals in other words.
     assert result.verdict == "not known"
-    assert "100 replies could not be read and may be refusals in other words" in result.says
+    sentence = "could not be read and may be refusals in other words"
+    assert f"100 replies {sentence}" in result.says
+    # The sentence does not depend on the verdict.
+    rows = [make_row("json", speaker_id=f"p{n % 8}") for n in range(100)]
+    plain_refusals = [{**row, "missing": "unparsed", "how": "unreadable"} for row in rows[:40]]
+    small = check_refusals([*plain_refusals, *rows[40:]])
+    assert small.verdict == "not known" and f"40 replies {sentence}" in small.says
+    declined = [{**row, "missing": "declined", "how": "refused"} for row in GOOD_ROWS[:1000]]
+    failed = check_refusals([*declined, *GOOD_ROWS[1000:], *plain_refusals])
+    assert failed.verdict == "failed" and f"40 replies {sentence}" in failed.says
+    assert sentence not in check_refusals(rows).says
 
 
 @pytest.mark.parametrize(

@@ -282,10 +282,11 @@ def check_refusals(
     if field_reasons is None and any(map(is_structured, _without_coders(answers))):
         sentences.append(word("check", "refusals, whole answers"))
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
-    if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
-        # A model that ignores the ways out refuses in plain words. The parser cannot distinguish
-        # these from noise.
-        check = replace(check, verdict=NOT_KNOWN)
+    # A model that ignores the ways out refuses in plain words. The parser cannot distinguish these
+    # from noise.
+    if unread and reasons.total() + unread > REFUSALS * len(answers):
+        if check.verdict == PASSED:
+            check = replace(check, verdict=NOT_KNOWN)
         unread_text = format_count(unread, "reply", "replies")
         sentences.append(word("check", "refusals, not certain", unread=unread_text))
     if texts:
