@@ -202,6 +202,10 @@ def test_json_replies_with_a_speculation_score() -> None:
     assert isinstance(unrated, ParsedAnswer) and unrated.value.score is None
     for reply in ('{"response": 7}', '{"response": 7, "speculation_score": 130}', "7"):
         assert isinstance(wanted.parse_reply(reply), ParseFailure)
+    # A fraction is most likely a share, and the score is a whole number.
+    for score in (0.85, "0.9", 85.5, 0.5):
+        reply = json.dumps({"response": 7, "speculation_score": score})
+        assert isinstance(wanted.parse_reply(reply), ParseFailure)
     assert wanted.schema is not None
     assert wanted.schema["properties"]["response"] == {  # a refusal fits, and no bound excludes it
         "anyOf": [{"type": "integer"}, {"type": "string"}],

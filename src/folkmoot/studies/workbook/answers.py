@@ -672,7 +672,9 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         if not isinstance(parsed, ParsedAnswer):
             return reply, None, "", parsed if isinstance(parsed, ParseFailure) else unreadable
         rating = parsed.value.speculation_score
-        score = round(rating) if rating is not None and 0 <= rating <= 100 else None
+        # A fraction may be a share: 0.85 most likely means 85 %.
+        is_score = rating is not None and 0 <= rating <= 100 and rating.is_integer()
+        score = int(rating) if rating is not None and is_score else None
         response = parsed.value.response
         text = str(response) if isinstance(response, (str, bool)) else number_text(response)
         # An explicit null says that the speaker gives no score, and is not re-asked.
