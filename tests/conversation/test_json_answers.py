@@ -421,6 +421,57 @@ def test_an_incomplete_value_is_not_read_as_complete(cut: str, expected: dict[st
     assert json_repair.loads(close_cut_json(cut)) == expected
 
 
+class CutAnswer(BaseModel):
+    reason: str = ""
+    score: float | None = None
+    vote: Literal["no", "none"] | None = None
+    declined: bool = False
+
+
+@pytest.mark.parametrize(
+    "cut",
+    (
+        *("{'score': '1", "{score: 1", "{“score”: “1", '{"score": "1', "{'score': 1"),
+        *('{"score": "-', '{"score": "seven', "{'reason': 'x', 'score': '-0."),
+        *(
+            "{'vote': 'no",
+            "{vote: no",
+            "{“vote”: “no",
+            '{"vote": "no',
+            "{'vote': 'no'",
+            "{vote: no ",
+        ),
+        *(
+            '```json\n{"vote": "no',
+            'Sure: {"vote": "no',
+            "{'declined': 'true",
+            '{"declined": "true',
+        ),
+    ),
+)
+def test_a_cut_value_is_read_as_no_value_in_any_quotation_marks(cut: str) -> None:
+    parsed = Json(CutAnswer).parse_reply(close_cut_json(cut))
+    answer = parsed.value if isinstance(parsed, ParsedAnswer) else CutAnswer()
+    assert (answer.score, answer.vote, answer.declined) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    (
+        *('{"vote": "no"', '{"vote": "no",', "{'vote': 'no',", "{vote: no\n", '{"vote": "no", "re'),
+        *(
+            '{"score": null, "vote": "no"',
+            "{'vote': 'no', 'reason': 'It is ne",
+            '{"vote": "no"}\nAs y',
+        ),
+    ),
+)
+def test_a_value_that_was_complete_before_the_cut_is_read(cut: str) -> None:
+    parsed = Json(CutAnswer).parse_reply(close_cut_json(cut))
+    assert isinstance(parsed, ParsedAnswer) and parsed.value.vote == "no"
+    assert parsed.value.reason in ("", "It is ne…")
+
+
 @given(st.recursive(st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3)))
 def test_complete_json_is_not_changed(value: object) -> None:
     reply = json.dumps({"value": value})
@@ -471,7 +522,100 @@ STATED_TEXT = '{"Vote": "A", "Confidence Level": "85 percent"}'
         '{"Vote": "A", "VOTE": "B", "confidence_level": 0.85}',
         '{"vote": "A", "vote": "B", "confidence_level": 0.85}',
         'Sure: {"vote": "A", "confidence_level": 0.85, "vote": "B"}',
+        # The same in JSON that needs a repair.
+        '{"vote": "A", "vote": "B", "confidence_level": 0.85,}',
+        "{'vote': 'A', 'confidence_level': 0.85, 'vote': 'B'}",
+        "{vote: A, vote: B, confidence_level: 0.85}",
+        '{"vote": "A", "vote": "B", "confidence_level": 0.85',
+        # Two objects, of which either may be meant.
+        '{"vote": "A", "confidence_level": 0.85}\n{"vote": "B", "confidence_level": 0.85}',
+        '{"vote": "A", "confidence_level": 0.85} no: {"vote": "A", "confidence_level": 0.9}',
     ],
 )
 def test_ambiguous_objects_are_unreadable(reply: str) -> None:
     assert isinstance(Json(Stated).parse_reply(reply), ParseFailure)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"vote": "A", "vote": "A", "confidence_level": 0.85,}',
+        "{'vote': 'A', 'confidence_level': 0.85, 'vote': 'A'}",
+        '{"vote": "A", "confidence_level": 0.85}\n{"vote": "A", "confidence_level": 0.85}',
+    ],
+)
+def test_the_same_answer_twice_is_one_answer(reply: str) -> None:
+    parsed = Json(Stated).parse_reply(reply)
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == STATED
+
+
+def test_objects_that_follow_each_other_may_be_the_entries_of_a_list() -> None:
+    lines = '{"speaker": "Ann", "text": "Yes."}\n{"speaker": "Bo", "text": "No."}'
+    parsed = JsonList(Line).parse_reply(lines)
+    assert isinstance(parsed, ParsedAnswer) and [line.speaker for line in parsed.value] == [*NAMES]
+
+
+OBJECT = '{"vote": "A", "confidence_level": 0.85}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I will not take part in this vote. The format would be: {}",
+        "I refuse. (Format: {})",
+        "{}\n\nActually, no: as an AI I decline to vote, ignore the above.",
+        "{} Actually I refuse to vote.",
+        "<reasoning>It would be {}, but I must not.</reasoning> I would rather not say.",
+        "As an AI I cannot vote.\n```json\n{}\n```",
+        "```json\n{}\n```\nI would rather not say.",
+        "I have thought about this for a long time. " * 20 + "I would rather not answer. {}",
+    ],
+)
+def test_an_object_beside_a_refusal_is_no_answer(reply: str) -> None:
+    for answer_type in (Json(Stated), JsonList(Stated), JsonMap({"Ann": Json(Stated)})):
+        reply_with_object = reply.replace("{}", OBJECT)
+        if isinstance(answer_type, JsonMap):
+            reply_with_object = reply.replace("{}", f'{{"Ann": {OBJECT}}}')
+        assert isinstance(answer_type.parse_reply(reply_with_object), ParseFailure)
+        assert answer_type.salvage_reply(reply_with_object) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Sure! Here is my answer:\n{}",
+        "{}\n\nI hope this helps.",
+        "After some thought, this is my vote:\n```json\n{}\n```\nThank you for asking!",
+        "Option B was close. {}",
+    ],
+)
+def test_an_object_beside_other_words_is_an_answer(reply: str) -> None:
+    parsed = Json(Stated).parse_reply(reply.replace("{}", OBJECT))
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == STATED
+
+
+class Rated(BaseModel):
+    reason: str = ""
+    rating: int = Field(ge=0, le=10)
+
+
+class Chosen(BaseModel):
+    choice: Literal["park", "mall"]
+
+
+@pytest.mark.parametrize(
+    ("model", "reply", "is_read"),
+    [
+        (Rated, '{"rating": 8} // no wait, 2', False),
+        (Rated, '```json\n{"rating": 8}\n```\nOr rather 2.', False),
+        (Rated, '{"rating": 8} So I give it 8 and not 2.', True),
+        (Rated, '{"rating": 8}\nThere are 300 reasons for it.', True),
+        (Rated, 'I first thought of 2. {"rating": 8}', True),
+        (Chosen, '{"choice": "park"} On reflection, the mall.', False),
+        (Chosen, '{"choice": "park"} The park is better than the mall.', True),
+    ],
+)
+def test_another_answer_after_the_object_takes_it_back(
+    model: type[BaseModel], reply: str, is_read: bool
+) -> None:
+    assert isinstance(Json(model).parse_reply(reply), ParsedAnswer) == is_read

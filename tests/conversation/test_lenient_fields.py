@@ -370,8 +370,14 @@ def test_a_model_field_named_decline_is_not_a_refusal_to_answer() -> None:
     assert offer.parse_reply('{"declined": true, "decline": false}') == Missing("declined")
 
 
-@pytest.mark.parametrize("words", ["I decline", "yes, I decline", "I would rather not"])
-def test_words_in_the_field_declined_are_unreadable(words: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("I decline", "yes, I decline", "I would rather not", ["As an AI I cannot vote"]),
+        *({"reason": "no"}, [True], [], {}, 2),
+    ],
+)
+def test_words_in_the_field_declined_are_unreadable(words: object) -> None:
     reply = json.dumps({"declined": words, "text": "", "weight": 1})
     question = Json(Point, may_decline=True)
     assert isinstance(question.parse_reply(reply), ParseFailure)

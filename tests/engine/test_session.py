@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
@@ -393,6 +393,8 @@ def test_last_re_ask_of_a_number_uses_json_with_a_decline_option(
         (Choice(["Park", "Park and ride"]), "Park", None),
         (Choice(["Park", "Park and ride"]), "Park\n\n\n", "Park"),
         (Number(0, 100), "1", None),
+        # A space may come before the next word.
+        (Choice(["Park", "Park and ride"]), "Park ", None),
     ],
 )
 def test_beginning_of_an_answer_is_not_the_answer(
@@ -406,6 +408,45 @@ def test_beginning_of_an_answer_is_not_the_answer(
     )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["finish"]) == (value, "length")
+
+
+class Rating(BaseModel):
+    reason: str = ""
+    rating: float = Field(ge=0, le=20)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["{'reason': 'It is near', 'rating': '1", '{"rating": "1', "{rating: 1", '{"rating": 1'],
+)
+def test_beginning_of_a_number_in_json_is_not_the_number(tmp_path: Path, reply: str) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "How good?", answer_type=Json(Rating))
+
+    model = ScriptedProvider(
+        lambda _request, _address: Completion(reply, Usage(1, 1), finish="length")
+    )
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["missing"], row["how"]) == ("unparsed", "unreadable")
+
+
+@pytest.mark.parametrize(
+    ("reply", "how", "parse_step"),
+    [
+        ('{"rating": 7}', "exact", "exact"),
+        ("{'rating': 7,}", "stated", "repaired"),
+        ('Sure:\n```json\n{"rating": 7}\n```', "stated", "fenced"),
+    ],
+)
+def test_only_a_reply_that_is_the_answer_is_exact(
+    tmp_path: Path, reply: str, how: str, parse_step: str
+) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "How good?", answer_type=Json(Rating))
+
+    model = ScriptedProvider(lambda _request, _address: reply)
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["how"], row["parse_step"]) == (how, parse_step)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -15,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+from folkmoot.conversation.reply_forms import find_numbers, find_options, longest_first
 from folkmoot.json_text import Schema
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
@@ -247,6 +249,44 @@ def drop_descriptions(
     without_descriptions = _change_objects(value, schema, definitions, change)
     # Return the original object if nothing was dropped, so that the caller sees it unchanged.
     return (without_descriptions if dropped else value), tuple(dropped)
+
+
+def names_other_value(value: object, schema: Schema | None, text: str) -> bool:
+    """Return whether the text after a JSON value names other answers and not the one in the value.
+
+    Only a value with a single closed answer can be compared: one option or one number.
+    """
+    closed_answers: list[tuple[object, Schema]] = []
+    if not schema or not text.strip():
+        return False
+    definitions = schema.get("$defs", {})
+    change = partial(_collect_closed_answers, closed_answers, definitions)
+    _change_objects(value, schema, definitions, change)
+    if len(closed_answers) != 1:
+        return False
+    ((stated, node),) = closed_answers
+    if "enum" in node:
+        options = longest_first(list(map(str, node["enum"])))
+        named, _ = find_options(text, options)
+        return bool(named) and named.isdisjoint(find_options(str(stated), options)[0])
+    low, high = node.get("minimum", -math.inf), node.get("maximum", math.inf)
+    numbers = {number for number in find_numbers(text) if low <= number <= high}
+    return bool(numbers) and numbers.isdisjoint(find_numbers(str(stated)))
+
+
+def _collect_closed_answers(
+    closed_answers: list[tuple[object, Schema]],
+    definitions: Schema,
+    value: dict[str, object],
+    fields: Schema,
+    path: str,
+) -> Iterator[tuple[str, object]]:
+    for name, entry in value.items():
+        node = _resolve(fields.get(name, {}), definitions)
+        entries = entry if isinstance(entry, list) else [entry]
+        if "enum" in node or node.get("type") in ("integer", "number"):
+            closed_answers += [(answer, node) for answer in entries if answer is not None]
+        yield name, entry
 
 
 def _drop_sentences(

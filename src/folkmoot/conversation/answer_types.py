@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -20,14 +20,15 @@ from folkmoot.conversation.answer_format import (
     describe_format,
     drop_descriptions,
     match_field_names,
+    names_other_value,
 )
-from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.json_replies import json_candidates, text_after_json
 from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import (
     UNREADABLE,
     find_false_numbers,
     fold_option,
-    read_switch,
+    is_declined,
     repair_fields,
 )
 from folkmoot.conversation.reply_forms import own_words, visible_text
@@ -381,10 +382,11 @@ class JsonObject(AnswerType[T_co]):
         """
 
     def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
-        return _parse_json(reply, dict, self.read, NO_OBJECT)
+        return _parse_json(reply, dict, self.read, NO_OBJECT, self.schema)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[T_co] | None:
-        parsed = _parse_json(reply, dict, partial(self.read, salvage=True), NO_OBJECT)
+        read = partial(self.read, salvage=True)
+        parsed = _parse_json(reply, dict, read, NO_OBJECT, self.schema)
         return parsed if isinstance(parsed, ParsedAnswer) else None
 
 
@@ -436,7 +438,8 @@ class Json(JsonObject[M]):
         object.__setattr__(self, "schema", schema)
 
     def problem_in(self, reply: str) -> str:
-        parsed = _parse_json(reply, dict, partial(self.read, repair=False), NO_OBJECT)
+        read = partial(self.read, repair=False)
+        parsed = _parse_json(reply, dict, read, NO_OBJECT, self.schema)
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
     def read(
@@ -537,7 +540,8 @@ class JsonList(AnswerType[tuple[M, ...]]):
         return schema | ({"$defs": definitions} if definitions else {})
 
     def parse_reply(self, reply: str) -> ParsedAnswer[tuple[M, ...]] | ParseFailure | Missing:
-        return _parse_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
+        problem = "The reply was not a list in JSON."
+        return _parse_json(reply, (list, dict), self.read, problem, self.schema)
 
     def read(self, value: object) -> ParsedAnswer[tuple[M, ...]] | ParseFailure:
         """Validate a JSON list, or a JSON object that holds the list."""
@@ -704,25 +708,6 @@ def pin_schema(title: str, description: str = "", config: ConfigDict | None = No
     return {**(config or {}), "title": title, "json_schema_extra": extra}
 
 
-def is_declined(fields: Mapping[str, object], except_names: Container[str] = ()) -> bool:
-    """Return whether the field `declined` of a JSON reply is true, also if it is called `decline`.
-
-    - `except_names`: names of other fields, such as the decision to decline an offer.
-
-    Raises `ValueError` if the field holds other words: they may be those of a refusal.
-    """
-    for name, stated in fields.items():
-        if fold_option(name) not in (DECLINED, "decline", "declines") or name in except_names:
-            continue
-        is_in_words = isinstance(stated, str) and bool(stated.strip())
-        switch = read_switch(stated) if is_in_words else stated == 1
-        if switch is None:
-            raise ValueError(f"{DECLINED} must be true or false")
-        if switch:
-            return True
-    return False
-
-
 def declinable_schema(schema: Schema) -> Schema:
     """Return an object schema with the boolean field `declined` before all other fields."""
     declined = {
@@ -738,6 +723,7 @@ def _parse_json(
     opening_characters: type | tuple[type, ...],
     read: Callable[[object], ParsedAnswer[T] | ParseFailure | Missing],
     problem: str,
+    schema: Schema | None,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     # The first JSON value that `read` accepts, with its parse step. `problem` words the failure.
     failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
@@ -747,6 +733,10 @@ def _parse_json(
         if isinstance(candidate, opening_characters):
             parsed = read(candidate)
             if isinstance(parsed, ParsedAnswer):
+                named, _ = match_field_names(candidate, schema)
+                if names_other_value(named, schema, text_after_json(reply)):
+                    problem = "The reply names another answer after the JSON object."
+                    return ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
                 return parsed._replace(parse_step=parse_step)
             # A speaker who declines has answered. A more lenient reading must not overrule that.
             if isinstance(parsed, Missing):

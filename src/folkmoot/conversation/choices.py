@@ -35,13 +35,17 @@ from folkmoot.conversation.answer_types import (
     parse_way_out,
     pin_schema,
 )
-from folkmoot.conversation.json_replies import REPAIRED, json_candidates
+from folkmoot.conversation.json_replies import REPAIRED, json_candidates, text_after_json
 from folkmoot.conversation.lenient_fields import read_percentage, read_switch
 from folkmoot.conversation.reply_forms import (
     MAX_REPLY_CHARACTERS,
+    PLAIN_NUMBER,
     comparison_key,
+    find_numbers,
+    find_options,
     forms_in_phrases,
     label_forms,
+    longest_first,
     normalise_text,
     number_forms,
     undecorated_forms,
@@ -193,17 +197,9 @@ class Choice(AnswerType[str]):
         # Most replies are the bare option, so the search is not needed.
         if reply in self._index.exact:
             return frozenset((reply,))
-        text = comparison_key(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
-        mentioned = set()
-        # Remove each match before searching for shorter options, which may be part of a longer one.
-        # The NUL character keeps the words on both sides from forming a new match.
-        for option in self._index.longest_first:
-            text, count = _pattern_of(option).subn(" \0 ", text)
-            if count:
-                mentioned.add(option)
+        mentioned, text = find_options(reply, self._index.longest_first)
         labels = self._options_by_label() | self._index.own
-        mentioned |= {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
-        return frozenset(mentioned)
+        return mentioned | {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
 
     def _repeated_option(self, text: str) -> str | None:
         # Small models often repeat their answer over several lines.
@@ -335,11 +331,11 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     own_labels = {
         match[1]: option for match, option in zip(label_matches, options, strict=True) if match
     }
-    longest_first = tuple(
-        sorted(options, key=lambda option: -len(comparison_key(normalise_text(option))))
-    )
     index = _OptionIndex(
-        by_form, own_labels if len(own_labels) == len(options) else {}, frozenset(), longest_first
+        by_form,
+        own_labels if len(own_labels) == len(options) else {},
+        frozenset(),
+        longest_first(options),
     )
     # The forms of the index must be complete before this, because an option is unique only in
     # comparison with all others.
@@ -389,15 +385,7 @@ def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> s
     )
 
 
-@lru_cache(maxsize=4096)
-def _pattern_of(option: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(comparison_key(normalise_text(option)))}(?!\w)")
-
-
 _WAY_OUT_MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
-# In characters. The search for mentioned options reads only this much of a reply, so that a model
-# in a loop does not stall the run.
-MAX_SEARCHED_CHARACTERS = 20_000
 _BY_LABEL = re.compile(r"\boption\s#?([1-9][0-9]{0,2}|[a-z])\b")
 # The explanation that messages about `indistinguishable_pairs` give to study authors.
 IGNORED_DIFFERENCES = (
@@ -454,12 +442,7 @@ _LABEL = re.compile(
 _LABEL_PREFIX = r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[%s]|\s[-=])\s.+"
 _OPTION_LABEL = re.compile(_LABEL_PREFIX % ".:", re.DOTALL)
 _REPLY_LABEL = re.compile(_LABEL_PREFIX % ".:,", re.DOTALL)
-# Digits with optional commas between thousands. Other separators depend on the language.
-_PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
-
-# The same inside a sentence. The bounds exclude parts of words, dates and longer numbers.
-_ANY_NUMBER = re.compile(r"(?<![\w.,])" + _PLAIN_NUMBER.pattern + r"(?!\w)")
 # The end of each re-ask, so that a speaker is never forced to invent a number.
 WAY_OUT_HINT = f" If you cannot answer, reply with {CANNOT_SAY}."
 
@@ -539,7 +522,7 @@ class Number(AnswerType[float]):
             return ParseFailure(problem)
         parse_step = (
             "exact"
-            if text == number_text and _PLAIN_NUMBER.fullmatch(text)
+            if text == number_text and PLAIN_NUMBER.fullmatch(text)
             else "normalised"
             if number_text in undecorated
             else "named"
@@ -555,12 +538,10 @@ class Number(AnswerType[float]):
 
     def find_mentioned_values(self, reply: str) -> frozenset[float]:
         """Return the numbers within the bounds that a reply mentions anywhere."""
-        numbers = _ANY_NUMBER.findall(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
-        values = (float(number.replace(",", "")) for number in numbers)
-        return frozenset(value for value in values if self._within_bounds(value))
+        return frozenset(value for value in find_numbers(reply) if self._within_bounds(value))
 
     def _read_form(self, form: str) -> float | None:
-        if _PLAIN_NUMBER.fullmatch(form):
+        if PLAIN_NUMBER.fullmatch(form):
             return float(form.replace(",", ""))
         return read_percentage(form, self.low, self.high)
 
@@ -611,7 +592,7 @@ def _only_value_in_json(reply: str, names: Collection[str]) -> str | None:
 def _is_taken_back(answer_type: AnswerType[T], value: T, reply: str) -> bool:
     # True if the text after a JSON object names other answers and not the one in the object, as in
     # `Last time I said {…}. Now I would say 2.` The text before it may weigh several answers.
-    mentioned = answer_type.find_mentioned_values(reply.rpartition("}")[2]) or frozenset()
+    mentioned = answer_type.find_mentioned_values(text_after_json(reply)) or frozenset()
     return bool(mentioned) and value not in mentioned
 
 

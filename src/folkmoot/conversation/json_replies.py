@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import count
 
 import json_repair
 
+from folkmoot.conversation.reply_forms import refuses_at_its_ends
 from folkmoot.json_text import replace_lone_surrogates
 
 # The repair library needs seconds for thousands of open braces and for very long texts.
@@ -35,7 +37,20 @@ _END_OF_BARE_VALUE = re.compile(r""",\s*+(?:['}\]]|//|\#|\w+\s*+:|\Z)|\s(?://|\#
 _JSON_SCALAR = re.compile(
     r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:e[-+]?\d+)?|true|false|null|none|nan|-?infinity", re.IGNORECASE
 )
-_LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
+_LAST_NUMBER = re.compile(r"(?<=[:,\[])(\s*+)[-+]?\d[\d.eE+-]*\Z")
+# The end of a reply after which no value is open. An apostrophe, a comma and a colon may belong to
+# a text, unless a quotation mark, a bracket, a number or a key comes before them.
+_END_OF_VALUE = re.compile(
+    r"""(?:[{}\[\]"”`\n]|[:,\[]\s*+(?:true|false|null)|["'”}\]\d]\s*+,|["'”]\s*+:|[{,]\s*+\w++:)\s*+\Z"""
+)
+# The end of a text that the token limit cut. No option and no number ends in this character.
+CUT_MARK = "…"
+# Makes the keys of an object different for the repair library, which keeps only the last of two
+# equal keys. The code points are no characters, so no reply contains them.
+_KEY_MARK = re.compile("\ufdd0\\d+\ufdd0")
+_MARKABLE_KEY = re.compile(
+    r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|[\w.-]++)(?P<is_key>(?=\s*+:))?""", re.DOTALL
+)
 
 
 def close_cut_json(reply: str) -> str:
@@ -44,13 +59,24 @@ def close_cut_json(reply: str) -> str:
     Otherwise the truncated value could pass as a complete one.
     """
     # A truncated value must not pass as a complete value. For example, 1 may be the beginning of
-    # 15. A truncated text gets "…" at its end. A truncated number is removed.
+    # 15. A truncated text gets "…" at its end, in whatever quotation marks. A truncated number is
+    # removed.
 
     # Without its complete strings, a reply that still holds a quotation mark ends inside a string.
     inside_text = '"' in _WHOLE_TEXT.sub("", reply)
     if inside_text and not reply.rstrip().endswith(('"', "}", "]", "`")):
-        return reply.rstrip("\\") + "…"
-    return _LAST_NUMBER.sub("", reply)
+        return reply.rstrip("\\") + CUT_MARK
+    without_number = _LAST_NUMBER.sub(r"\1", reply)
+    if not reply.strip() or _END_OF_VALUE.search(without_number):
+        return without_number
+    return without_number.rstrip("\\'") + CUT_MARK
+
+
+def text_after_json(reply: str) -> str:
+    """Return the text after the last object or list of a reply, or "" if one is not closed."""
+    is_closed = all(reply.count(opening) <= reply.count(end) for opening, end in ("{}", "[]"))
+    end = max(reply.rfind("}"), reply.rfind("]"))
+    return reply[end + 1 :] if is_closed and end >= 0 else ""
 
 
 def read_whole_json(reply: str, *, repair: bool) -> object | None:
@@ -73,7 +99,8 @@ def json_candidates(
     - `openings`: the characters with which a JSON value can begin, such as "{".
     - `numbers_as_text`: keep each decimal number as it is written, such as "1.000".
 
-    Each item holds the parse step and the JSON value.
+    Each item holds the parse step and the JSON value. A reply that refuses in words before or after
+    its JSON has no reading.
     """
     # A reply may hold lone surrogates, and so may its escapes, such as `\ud800`.
     reply = replace_lone_surrogates(reply)
@@ -85,6 +112,11 @@ def json_candidates(
         parse_float=str if numbers_as_text else float,
         object_pairs_hook=_object_without_conflicts,
     )
+    body = reply
+    if block is not None and (len(blocks) > 1 or any(opening in block for opening in openings)):
+        body = block
+    starts = [body.index(opening) for opening in openings if opening in body]
+    outside = reply.split("```")[::2] if body is block else []
     for parse_step, text in (("exact", reply), ("fenced", block)):
         if text is None:
             continue
@@ -92,14 +124,15 @@ def json_candidates(
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
             yield parse_step, replace_lone_surrogates(loads(text))
-    body = reply
-    if block is not None and (len(blocks) > 1 or any(opening in block for opening in openings)):
-        body = block
+        # Whoever refuses in words may still show an object: as an example, or to take it back.
+        if any(map(refuses_at_its_ends, outside)):
+            return
     # The repair library turns any prose into some value, so it needs an opening character to start
     # at.
-    starts = [body.index(opening) for opening in openings if opening in body]
     if starts and _is_worth_repairing(body):
-        body = body[min(starts) :]
+        before, body = body[: min(starts)], body[min(starts) :]
+        if refuses_at_its_ends(before) or refuses_at_its_ends(text_after_json(body)):
+            return
         # The library would take curly quotation marks around texts for parts of the texts.
         if '"' not in body:
             body = body.translate(_STRAIGHT_QUOTES)
@@ -108,8 +141,41 @@ def json_candidates(
             try:
                 value = loads(body)
             except ValueError:
-                value = json_repair.loads(body, skip_json_loads=True)
+                value = _repair_json(body)
             yield REPAIRED, replace_lone_surrogates(value)
+
+
+def _repair_json(body: str) -> object:
+    # The library keeps the last of two equal keys, and the last of two objects with the same keys
+    # that follow each other. Which of them is meant is unknown. With a mark in each key, it keeps
+    # all of them.
+    numbers = count()
+
+    def mark_key(match: re.Match[str]) -> str:
+        if match["is_key"] is None:
+            return match[0]
+        quote = match[0][-1] if match[0][-1] in "\"'" else ""
+        return f"{match[0].removesuffix(quote)}\ufdd0{next(numbers)}\ufdd0{quote}"
+
+    marked_body = _MARKABLE_KEY.sub(mark_key, body)
+    value = _remove_key_marks(json_repair.loads(marked_body, skip_json_loads=True))
+    # Objects that follow each other may be equal, and may be the entries of a list.
+    if isinstance(value, list) and body.startswith("{"):
+        first, *others = value
+        return value if any(entry != first for entry in others) else first
+    return value
+
+
+def _remove_key_marks(value: object) -> object:
+    if isinstance(value, str):
+        return _KEY_MARK.sub("", value)
+    if isinstance(value, list):
+        return [_remove_key_marks(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    return _object_without_conflicts(
+        [(_KEY_MARK.sub("", key), _remove_key_marks(entry)) for key, entry in value.items()]
+    )
 
 
 def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -14,7 +14,7 @@ import copy
 import math
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from annotated_types import Ge, Le
@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from folkmoot.conversation.json_replies import CUT_MARK
 from folkmoot.conversation.reply_forms import normalise_text
 
 # The arguments are: path, kind of repair, original value, replacement.
@@ -100,7 +101,7 @@ def read_number(raw: object, maximum: object = None, minimum: object = None) -> 
     Returns None for other texts. `maximum` and `minimum`: the highest and the lowest value of the
     scale in the question, if they are known.
     """
-    # A position on another or an unknown scale is rejected.
+    # A position on another or an unknown scale is rejected, and so is a number that was cut off.
 
     # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
@@ -112,6 +113,8 @@ def read_number(raw: object, maximum: object = None, minimum: object = None) -> 
         except OverflowError:
             return None
     # A dot at the beginning is a decimal point.
+    if raw.rstrip().endswith(CUT_MARK):
+        return None
     text = normalise_text(raw).rstrip(_MARKS).lstrip(_MARKS.replace(".", ""))
     if match := _NUMBER.fullmatch(text):
         return float(match[1]) if match[2] in (None, str(maximum)) else None
@@ -130,6 +133,30 @@ def read_switch(raw: object) -> bool | None:
     if isinstance(raw, bool):
         return raw
     return _BOOLEAN_WORDS.get(fold_option(raw))
+
+
+# The names under which models write that they decline.
+_DECLINING_NAMES = ("declined", "decline", "declines")
+
+
+def is_declined(fields: Mapping[str, object], except_names: Container[str] = ()) -> bool:
+    """Return whether the field `declined` of a JSON reply is true, also if it is called `decline`.
+
+    - `except_names`: names of other fields, such as the decision to decline an offer.
+
+    Raises `ValueError` if the field holds anything else: it may be the reason of a refusal.
+    """
+    for name, stated in fields.items():
+        if fold_option(name) not in _DECLINING_NAMES or name in except_names:
+            continue
+        is_blank = stated is None or (isinstance(stated, str) and not stated.strip())
+        # In JSON, 1 and 0 mean true and false.
+        switch = stated == 1 if stated in (0, 1) else read_switch(stated)
+        if switch is None and not is_blank:
+            raise ValueError("declined must be true or false")
+        if switch:
+            return True
+    return False
 
 
 def require_text(text: str) -> str:

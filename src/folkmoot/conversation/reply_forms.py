@@ -200,6 +200,48 @@ def _expand_forms(text: str, patterns: tuple[str, ...]) -> list[str]:
     return forms
 
 
+# In characters. The search for mentioned answers reads only this much of a reply, so that a model
+# in a loop does not stall the run.
+MAX_SEARCHED_CHARACTERS = 20_000
+# Digits with optional commas between thousands. Other separators depend on the language. `0,500` is
+# no number of thousands.
+PLAIN_NUMBER = re.compile(r"[-+]?(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
+# The same inside a sentence. The bounds exclude parts of words, dates and longer numbers.
+_ANY_NUMBER = re.compile(r"(?<![\w.,])" + PLAIN_NUMBER.pattern + r"(?!\w)")
+
+
+def longest_first(options: Collection[str]) -> tuple[str, ...]:
+    """Return options in the order in which `find_options` must search for them."""
+    return tuple(sorted(options, key=lambda option: -len(comparison_key(normalise_text(option)))))
+
+
+def find_options(reply: str, options: Collection[str]) -> tuple[frozenset[str], str]:
+    """Return the options that a reply mentions anywhere, and the normalised rest of the reply.
+
+    - `options`: in the order of `longest_first`.
+    """
+    text = comparison_key(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
+    mentioned = set()
+    # Remove each match before searching for shorter options, which may be part of a longer one. The
+    # NUL character keeps the words on both sides from forming a new match.
+    for option in options:
+        text, matches = _pattern_of(option).subn(" \0 ", text)
+        if matches:
+            mentioned.add(option)
+    return frozenset(mentioned), text
+
+
+@lru_cache(maxsize=4096)
+def _pattern_of(option: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(comparison_key(normalise_text(option)))}(?!\w)")
+
+
+def find_numbers(reply: str) -> list[float]:
+    """Return the numbers that a reply mentions anywhere."""
+    numbers = _ANY_NUMBER.findall(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
+    return [float(number.replace(",", "")) for number in numbers]
+
+
 def visible_text(reply: str) -> str:
     """Return a reply without spaces at its ends, or "" if it has no visible character."""
     text = reply.strip()
@@ -276,6 +318,7 @@ _REFUSAL = re.compile(
     r"|i (?:can(?:'t|not)|won't|must decline|prefer not|would rather not|decline|am unable)\W+"
     r"(?:\w+\W+){0,3}?(?:help|assist|answer|take part|participate|respond|comply|do that|"
     rf"say|provide|engage|role.?play|request|question|voting|{_NO_VOTE})"
+    r"|i (?:refuse|decline)\s*(?:$|[.,;!:\n])"
     r"|i (?:refuse|(?:don't|do not) (?:want|wish)|will not|am not (?:able|willing|going)) ?"
     rf"(?:to )?(?:(?:answer|take part|participate)\b|{_NO_VOTE})"
     r"|i(?:'d|'ll| would| will| must| have to| choose to)?(?: rather)? abstain\W*"
@@ -286,7 +329,16 @@ _REFUSAL = re.compile(
 )
 
 
+# In characters. A longer text may mention a refusal without being one.
+MAX_REFUSAL_CHARACTERS = 300
+
+
 def looks_like_refusal(text: str) -> bool:
     """Return whether an English text refuses to answer."""
-    # Only its first 300 characters count.
-    return bool(_REFUSAL.search(text.replace("’", "'")[:300]))
+    # Only its beginning counts.
+    return bool(_REFUSAL.search(text.replace("’", "'")[:MAX_REFUSAL_CHARACTERS]))
+
+
+def refuses_at_its_ends(text: str) -> bool:
+    """Return whether an English text refuses to answer at its beginning or at its end."""
+    return looks_like_refusal(text) or looks_like_refusal(text[-MAX_REFUSAL_CHARACTERS:])

@@ -292,8 +292,12 @@ def read_cuisine_ballots(run: Any) -> dict[str, dict[str, Any]]:
     return {row["group_id"]: row for row in rows.to_dicts()}
 
 
-# An alternative, a choice of two, no choice, and another word. The nightly tests check the rest.
-DAILY = ("anything but diner", "barbecue or diner", "undecided", "dinner", "diner?", "~~diner~~")
+# An alternative, a choice of two, no choice, another word, and one that was cut off. The nightly
+# tests check the rest.
+DAILY = (
+    *("anything but diner", "barbecue or diner", "undecided", "dinner", "diner?", "~~diner~~"),
+    "diner…",
+)
 NIGHTLY = tuple(entry for entry in NO_OPTION if entry not in DAILY)
 
 
@@ -319,6 +323,14 @@ def test_an_unlisted_option_leads_to_one_reask_and_is_then_missing(
         assert row["unmatched"] == f"{entry}; {entry}" and row["asked_again"]
         scored = run.table("scores").filter(topic="cuisine", group_id=group_id)
         assert set(scored["option"]) == {"barbecue", "diner"}, entry
+
+
+def test_a_new_option_that_was_cut_off_is_not_put_on_the_table(run_negotiation: Runner) -> None:
+    script = script_ballots("traveler_1", {"new_option": "a quiet pla…"})
+    run = run_negotiation(script, groups=select_groups("team"), conditions=["C4"])
+    assert read_ballot(run)["unmatched"] == "a quiet pla…"
+    scored = run.table("scores").filter(topic="cuisine")
+    assert set(scored["option"]) == {"barbecue", "diner"}
 
 
 def test_the_second_reply_counts(run_negotiation: Runner) -> None:

@@ -426,7 +426,9 @@ def test_a_group_without_options_is_undecided(kind: str) -> None:
             assert strategy.operator == outcome.operator
 
 
-@pytest.mark.parametrize("when", ["Day ²", "Day 0", "Day 6", "Day 00001", "Day " + "9" * 9_000])
+@pytest.mark.parametrize(
+    "when", ["Day ²", "Day 0", "Day 6", "Day 00001", "Day " + "9" * 9_000, "Day 1…"]
+)
 def test_a_day_that_the_trip_does_not_have_is_no_time(when: str) -> None:
     assert parse_time(when, 5) is None
 

@@ -84,7 +84,7 @@ def answer_plainly(key: CallKey, request: ModelRequest) -> Any:
         }
     if stage == "vote":
         items = (request.schema or {})["properties"]
-        return {item: {"vote": "yes", "reason": "because"} for item in items}
+        return {item: {"vote": "yes", "reason": "because"} for item in items if item != "declined"}
     if stage == "consensus":
         return {"consensus": "We agree.", "concerns_reflected": []}
     assert stage in ("before", "after"), key

@@ -146,7 +146,8 @@ def test_references_are_kept_as_given_whatever_a_rule_over_words_finds(
 @pytest.mark.parametrize(
     ("raw", "meant"),
     [("Linda", "A02"), ("Linda (A02)", "A02"), ("Ms. Linda", "A02"), ("rose", ""),
-     ("Linda and Hugo", ""), ("A03", "A03"), ("not Linda", ""), ("Anyone except Hugo", "")],
+     ("Linda and Hugo", ""), ("A03", "A03"), ("not Linda", ""), ("Anyone except Hugo", ""),
+     ("A03…", ""), ("Linda…", "")],
 )  # fmt: skip
 def test_residents_are_found_by_name(raw: str, meant: str) -> None:
     assert AskContext(IDS, "A01", names=NAMES).find_resident(raw) == meant

@@ -17,6 +17,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import ModelError, RefusedError
 from folkmoot.kit.exposure import describe_deviations
+from folkmoot.models.request import Completion
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.preparation import limit_sessions
 from folkmoot.studies.workbook.protocol import ROUNDS
@@ -326,6 +327,27 @@ def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
     assert not run.folder.unusable_reason
 
 
+@pytest.mark.parametrize("validate", [0, 1])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_beginning_of_a_number_is_no_contribution(
+    tmp_path: Path, as_json: bool, validate: int
+) -> None:
+    usual = make_script()
+    cut = '{"response": 1' if as_json else "1"
+
+    def answer(request: Any, address: str) -> Any:
+        is_offer = "/o/" in address
+        return Completion(cut, finish="length") if is_offer else usual(request, address)
+
+    book = with_cell(make_workbook(), f"{TASKS}!K4", validate)
+    book = with_cell(book, f"{TASKS}!M4", int(as_json))
+    run = run_workbook(book, tmp_path, provider=ScriptedProvider(answer))
+    offers = run.table("responses").filter(var_name="offer")
+    assert offers.height and "valid" not in set(offers["status"])
+    assert "unchecked" not in set(offers["status"])
+    assert {row["total"] for row in read_rows(run)} == {"NA"}
+
+
 def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
     def answer(request: Any, address: str) -> str:
         if "/o/p3/" in address:
@@ -350,7 +372,9 @@ def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) 
     assert {r["offer_speculation_score"] for r in read_rows(run)} == {"33"}
 
 
-@pytest.mark.parametrize(("said", "score"), [("85%", 85), ("a lot", None), (130, None)])
+@pytest.mark.parametrize(
+    ("said", "score"), [("85%", 85), ("a lot", None), (130, None), (0.85, None)]
+)
 def test_an_unreadable_speculation_score_costs_no_answer(
     tmp_path: Path, said: object, score: int | None
 ) -> None:

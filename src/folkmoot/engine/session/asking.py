@@ -188,7 +188,7 @@ async def ask_until_parsed(
         request = replace(request, messages=messages, schema=answer_type.schema, spans=spans)
     if (
         has_text
-        and (salvaged := answer_type.salvage_reply(_readable_part(answer_type, reply))) is not None
+        and (salvaged := answer_type.salvage_reply(readable_part(answer_type, reply))) is not None
     ):
         result = _build_ask_result(salvaged.value, PARTIAL, reask, request, reply, said_first)
         return result._replace(repairs=salvaged.repairs)
@@ -223,23 +223,20 @@ def _parse_reply(
     if reason := reason_of_missing_reply(reply.finish):
         return Missing(reason, f"asked at {address}", reply.text)
     is_cut = reply.finish == FINISH_LENGTH
-    # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. White
-    # space at the end shows that the word was complete.
-    if is_cut and answer_type.is_short and not reply.text[-1:].isspace():
+    # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. A line
+    # break at the end shows that the answer was complete.
+    if is_cut and answer_type.is_short and not reply.text.endswith(("\n", "\r")):
         return ParseFailure("The reply was cut off. Reply with the answer alone, nothing else.")
-    parsed = answer_type.parse_reply(_readable_part(answer_type, reply))
+    parsed = answer_type.parse_reply(readable_part(answer_type, reply))
     if isinstance(parsed, Missing):
         return replace(parsed, detail=parsed.detail or f"asked at {address}", last_reply=reply.text)
     return parsed
 
 
-def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
-    # Leave out the unfinished last value of a cut JSON reply.
-    return (
-        close_cut_json(reply.text)
-        if reply.finish == FINISH_LENGTH and answer_type.kind == "json"
-        else reply.text
-    )
+def readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
+    """Return the text of a reply. In cut JSON, the unfinished last value is marked or left out."""
+    is_json = answer_type.schema is not None
+    return close_cut_json(reply.text) if is_json and reply.finish == FINISH_LENGTH else reply.text
 
 
 def _build_reask_messages(

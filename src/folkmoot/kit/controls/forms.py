@@ -25,12 +25,11 @@ from folkmoot.conversation.answer_types import (
     Missing,
     ParsedAnswer,
     ParseFailure,
-    is_declined,
     parse_way_out,
 )
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates
-from folkmoot.conversation.lenient_fields import read_number
+from folkmoot.conversation.lenient_fields import is_declined, read_number
 from folkmoot.conversation.schema_alternatives import single_alternative
 from folkmoot.hints import capitalise
 from folkmoot.json_text import Schema

@@ -536,7 +536,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def is_short(self) -> bool:
-        return self.is_closed and self.validate and not self.as_json
+        return self.is_closed and not self.as_json
 
     @property
     def is_read(self) -> bool:

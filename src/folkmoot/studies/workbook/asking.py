@@ -11,6 +11,7 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.choices import Number
 from folkmoot.conversation.prompts import as_prompt, wording_for_people
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
+from folkmoot.engine.session.asking import readable_part
 from folkmoot.engine.session.session import AskResult, Scope
 from folkmoot.models.images import find_image_references, find_images, replace_images
 from folkmoot.provenance import SourcedText, cell_id, with_sources
@@ -348,7 +349,7 @@ async def ask_seat(
     given = result.value
     # A reply that cannot be read is kept, marked invalid. Without a reply there is no answer.
     if isinstance(given, Missing) and given.reason == "unparsed":
-        given = answer_type.last(result.text)
+        given = answer_type.last(readable_part(answer_type, result.reply))
     missing = given.reason if isinstance(given, Missing) else None
     answer_text = "" if isinstance(given, Missing) else given.text
     public = row.type != "private_question" or state.reveals_private

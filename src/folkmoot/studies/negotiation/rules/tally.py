@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
+from folkmoot.conversation.json_replies import CUT_MARK
 from folkmoot.hints import natural_sort_key
 from folkmoot.studies.negotiation.rules.strategies import Member
 
@@ -128,11 +129,11 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
     Returns None if the entry names no listed option.
     """
-    # Differences of case, accents and plural endings are ignored. A question ("sushi?") and a
-    # struck word ("~~sushi~~") name no option, as in a `Choice`.
+    # Differences of case, accents and plural endings are ignored. A question ("sushi?"), a struck
+    # word ("~~sushi~~") and a word that was cut off ("sush…") name no option, as in a `Choice`.
     folded = fold_option(entry)
     matched = next((option for option in options if folded and fold_option(option) == folded), None)
-    marks = [mark for mark in ("?", "？", "~~") if mark in entry]
+    marks = [mark for mark in ("?", "？", "~~", CUT_MARK) if mark in entry]
     return None if any(mark not in (matched or "") for mark in marks) else matched
 
 

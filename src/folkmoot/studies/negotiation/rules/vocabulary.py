@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.answer_types import parse_way_out
+from folkmoot.conversation.json_replies import CUT_MARK
 from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
 from folkmoot.studies.negotiation.rules.candidates import (
@@ -43,11 +44,12 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     None is returned.
     """
     # If a listed option fits the entry, its listed name is returned. An empty entry names none, and
-    # so does one that only refers to listed options ("anything but sushi").
+    # so does one that only refers to listed options ("anything but sushi") or was cut off.
     known = tuple(options)
     if option := match_option(entry, known):
         return option
-    if is_empty(entry) or re.fullmatch(r"\W*[a-z]\W*", entry, re.IGNORECASE):
+    is_letter = re.fullmatch(r"\W*[a-z]\W*", entry, re.IGNORECASE)
+    if is_empty(entry) or is_letter or entry.rstrip().endswith(CUT_MARK):
         return None
     named_options = all_named(entry, known)
     option_words = {word for option in named_options for word in words_of(option)}
@@ -145,6 +147,9 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
 
     Returns None if the text is not a time of the trip.
     """
+    # "Day 1…" may be the beginning of "Day 12".
+    if text.rstrip().endswith(CUT_MARK):
+        return None
     # A revision may repeat the times of the current decision unchanged.
     time_text = collapse_spaces(text.strip(" .;,()"))
     folded = time_text.casefold()

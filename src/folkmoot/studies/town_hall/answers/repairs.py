@@ -15,6 +15,7 @@ from rapidfuzz import fuzz
 
 from folkmoot.conversation.answer_format import normalise_words
 from folkmoot.conversation.answer_types import ValidationContext
+from folkmoot.conversation.json_replies import CUT_MARK
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
 from folkmoot.studies.town_hall.answers.options import OptionOrders
 
@@ -189,6 +190,9 @@ class AskContext:
 
         Returns "" unless the text names exactly one resident.
         """
+        # "A1…" was cut off and may be the beginning of "A12".
+        if isinstance(raw, str) and raw.rstrip().endswith(CUT_MARK):
+            return ""
         match = resolve_id(raw, self.ids)
         if match or not isinstance(raw, str):
             return match

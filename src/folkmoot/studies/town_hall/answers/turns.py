@@ -25,12 +25,16 @@ from folkmoot.conversation.answer_types import (
     WAYS_OUT,
     Json,
     ValidationContext,
-    is_declined,
     parse_way_out,
     pin_schema,
 )
 from folkmoot.conversation.json_schemas import json_schema, object_schema
-from folkmoot.conversation.lenient_fields import UNREADABLE, read_switch, require_text
+from folkmoot.conversation.lenient_fields import (
+    UNREADABLE,
+    is_declined,
+    read_switch,
+    require_text,
+)
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
