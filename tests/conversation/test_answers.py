@@ -127,6 +127,29 @@ def test_no_number_is_guessed_from_prose(reply: str) -> None:
     assert isinstance(Number(0, 5000, integer=True).parse_reply(reply), ParseFailure)
 
 
+@pytest.mark.parametrize(
+    ("number", "reply", "value"),
+    [
+        # The comma may separate thousands or decimals.
+        (Number(0, 10_000), "7,500", None),
+        (Number(0, 10_000), "I give 1,000", None),
+        (Number(), "0,500", None),
+        (Number(0, 10_000), "0,500", None),
+        # Only one reading is a whole number, is within the bounds, or is usual.
+        (Number(0, 10_000, integer=True), "7,500", 7500),
+        (Number(1_000, 10_000), "7,500", 7500),
+        (Number(0, 2_000_000), "1,234,567", 1_234_567),
+        (Number(0, 10_000), "7,500.5", 7500.5),
+        (Number(), "7,500", 7500),
+    ],
+)
+def test_a_comma_that_may_separate_decimals_is_not_read(
+    number: Number, reply: str, value: float | None
+) -> None:
+    parsed = number.parse_reply(reply)
+    assert (parsed.value if isinstance(parsed, ParsedAnswer) else None) == value
+
+
 def test_bounds_are_stated_with_all_their_digits() -> None:
     """A bound with more than six digits is not rounded, so that a re-ask states the real range."""
     number = Number(1_000_001, 2_000_001)

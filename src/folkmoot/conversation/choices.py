@@ -551,14 +551,17 @@ class Number(AnswerType[float]):
 
     def _has_ambiguous_separator(self, number_text: str) -> bool:
         # The dot may separate thousands, as in `1.000`. That is possible only if the number times
-        # 1,000 is within the bounds.
-        match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
+        # 1,000 is within the bounds. The comma may separate decimals, as in `7,500`. That is
+        # possible only if a thousandth of the number is within the bounds.
+        match = re.fullmatch(r"([-+]?[1-9][0-9]{0,2})([.,])([0-9]{3})", number_text)
         if match is None:
             return False
-        thousands = float(number_text) * 1000
         has_bounds = self.low is not None and self.high is not None
-        return self._within_bounds(thousands) and (
-            has_bounds or self.integer or match[1].endswith("0")
+        if match[2] == ",":
+            decimal = float(f"{match[1]}.{match[3]}")
+            return has_bounds and not self.integer and self._within_bounds(decimal)
+        return self._within_bounds(float(number_text) * 1000) and (
+            has_bounds or self.integer or match[3].endswith("0")
         )
 
     def describe_bounds(self) -> str:
