@@ -23,7 +23,7 @@ class ParseStep(NamedTuple):
     meaning: str
     # A JSON reply that needed this step was well formed.
     is_clean: bool = False
-    # The step finds the answer inside a longer text.
+    # The step finds the answer inside a longer text, or in JSON that is not valid as it is.
     is_stated: bool = False
     # The reply was no option or number of its question.
     is_off_list: bool = False
@@ -47,8 +47,8 @@ PARSE_STEPS: Mapping[str, ParseStep] = MappingProxyType(
         "constrained": ParseStep(
             "by a second question that allowed only the options (runs of earlier versions)"
         ),
-        "fenced": ParseStep("JSON in a code block", is_clean=True),
-        "repaired": ParseStep("JSON repaired by a library"),
+        "fenced": ParseStep("JSON in a code block", is_clean=True, is_stated=True),
+        "repaired": ParseStep("JSON repaired by a library", is_stated=True),
         PARTIAL: ParseStep("only some fields of a JSON reply", is_stated=True),
         "own_words": ParseStep("without the lines in the names of other speakers"),
         MINIMAL: ParseStep("minimal structure in place of an unreadable reply"),
