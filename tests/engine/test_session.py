@@ -170,11 +170,7 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
         answer_type = Choice(["The park", "The bridge"])
         assert await session.ask(ANN, "Which?", answer_type=answer_type) == "The park"
         answer = await session.ask(ANN, "Which?", answer_type=answer_type)
-        assert (
-            isinstance(answer, Missing)
-            and answer.reason == "unparsed"
-            and answer.last_reply == "who knows"
-        )
+        assert isinstance(answer, Missing) and answer.reason == "unparsed"
 
     results = run(tmp_path, protocol, ScriptedProvider(answer))
     assert prompts[1] == ["system", "user", "assistant", "user"]

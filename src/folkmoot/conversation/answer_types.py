@@ -48,8 +48,6 @@ class Missing:
     reason: str
     # The reason in words.
     detail: str = ""
-    # The last reply, which is kept for the record. No measure uses this reply.
-    last_reply: str = ""
 
     def __bool__(self) -> bool:
         return False
@@ -85,7 +83,7 @@ def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) 
     if not isinstance(reply, str) or len(reply) > LONGEST_WAY_OUT:
         return None
     name = "_".join(re.findall(r"[^\W_]+", reply.casefold()))
-    return Missing(name, last_reply=reply) if name in ways_out else None
+    return Missing(name) if name in ways_out else None
 
 
 # In characters. A longer reply contains more than a way out, so it is parsed as an answer.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple, TypeVar
@@ -152,7 +152,7 @@ class Choice(AnswerType[str]):
         # An option may be spelled like a way out ("Declined"). The option has priority.
         for form in () if options else (text, *forms):
             if (way_out := parse_way_out(form)) is not None:
-                return replace(way_out, last_reply=text)
+                return way_out
         if len(options) == 1 and not self._has_wrong_label(forms, options):
             undecorated = self._index.from_forms(undecorated_forms(text))
             return ParsedAnswer(

@@ -304,13 +304,11 @@ def _format_estimate(estimate: Estimate, value: str, span: str, aside: str = "")
     )
 
 
-def format_mean_value(value: float | None, digits: int = 2) -> str:
-    """Return a mean with `digits` decimals, or "unknown"."""
-    # Next to a difference, use one more digit than for the difference, so that readers can
-    # recompute it.
+def format_mean_value(value: float | None) -> str:
+    """Return a mean with two decimals, or "unknown"."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return f"{round_half_away(value, digits):.{digits}f}".replace("-", "−")
+    return f"{round_half_away(value, 2):.2f}".replace("-", "−")
 
 
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:

@@ -91,8 +91,7 @@ function returns None, the shared rules give the answer.
                       matters share words
     draw_rating(words)     `stable_leaning` with random noise, for answers on a scale
     draw_judgement(words)  `draw_rating`, moved by the arguments in the passages for these words
-    opinion_of_option(option), option_utilities()
-                      utility (standard deviation 1.3) after all passages
+    option_utilities()  the utility of each option (standard deviation 1.3) after all passages
     choose_option(options), choose_on_scale(options, about)
                       one of the options, with random noise
     agreement_with(statement)

@@ -90,9 +90,7 @@ class MemoryScope:
         read = wanted.parse_reply(said)
         if isinstance(read, Missing):
             return read
-        return (
-            Missing("unparsed", last_reply=said) if isinstance(read, ParseFailure) else read.value
-        )
+        return Missing("unparsed") if isinstance(read, ParseFailure) else read.value
 
     async def ask_detailed(self, speaker: Speaker, prompt: str, **asked: Any) -> AskResult[Any]:
         value = await self.ask(speaker, prompt, **asked)

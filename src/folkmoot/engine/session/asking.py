@@ -197,7 +197,7 @@ async def ask_until_parsed(
     # Problems end with an instruction to the speaker ("Reply with …"). Readers of the tables do not
     # need it.
     detail = parsed.problem.partition(" Reply with")[0]
-    missing_answer = Missing("unparsed" if has_text else "empty", detail, last_reply=reply.text)
+    missing_answer = Missing("unparsed" if has_text else "empty", detail)
     return _build_ask_result(missing_answer, MISSING, reask, request, reply, said_first)
 
 
@@ -221,7 +221,7 @@ def _parse_reply(
     address: str, answer_type: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     if reason := reason_of_missing_reply(reply.finish):
-        return Missing(reason, f"asked at {address}", reply.text)
+        return Missing(reason, f"asked at {address}")
     is_cut = reply.finish == FINISH_LENGTH
     # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. A line
     # break at the end shows that the answer was complete.
@@ -229,7 +229,7 @@ def _parse_reply(
         return ParseFailure("The reply was cut off. Reply with the answer alone, nothing else.")
     parsed = answer_type.parse_reply(readable_part(answer_type, reply))
     if isinstance(parsed, Missing):
-        return replace(parsed, detail=parsed.detail or f"asked at {address}", last_reply=reply.text)
+        return replace(parsed, detail=parsed.detail or f"asked at {address}")
     return parsed
 
 

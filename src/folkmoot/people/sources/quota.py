@@ -184,11 +184,11 @@ def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Pe
         "care": _pick_item(words["cares"], draw),
         "manner": _pick_item(words["manner"], draw),
     }
-    facts["habit"], facts["habit2"] = _pick_several(words["habits"], 2, draw)
+    facts["habit"], facts["habit2"] = _pick_two(words["habits"], draw)
     # Values of the political leaning are listed twice, so that they are drawn more often.
     leaning_values = words["values"][leaning]
-    facts["value"], facts["value2"] = _pick_several(
-        [*words["values"]["any"], *leaning_values, *leaning_values], 2, draw
+    facts["value"], facts["value2"] = _pick_two(
+        [*words["values"]["any"], *leaning_values, *leaning_values], draw
     )
     text = _pick_item(words["portraits"], draw).format(**facts)
     if added_attributes:
@@ -222,12 +222,9 @@ def _pick_item(items: Any, draw: Draw) -> str:
     return str(items[int(draw() * len(items))])
 
 
-def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
-    picked: list[str] = []
-    for _ in range(count):
-        remaining = [item for item in items if item not in picked] if picked else items
-        picked.append(_pick_item(remaining, draw))
-    return picked
+def _pick_two(items: list[str], draw: Draw) -> tuple[str, str]:
+    first = _pick_item(items, draw)
+    return first, _pick_item([item for item in items if item != first], draw)
 
 
 @lru_cache(maxsize=1)

@@ -197,7 +197,7 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
         or not _in_both_tables(CHOICE, table, real)
     ):
         return []
-    simulated, real = _with_choices(CHOICE, table, real)
+    simulated, real = _with_choices(table, real)
     model_sample = replace(run, tables={"participants": simulated})
     human_sample = replace(people, tables={"participants": real})
     options = [
@@ -582,7 +582,7 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
     )
     outcomes = ["position_changed"] if _in_both_tables("position_changed", simulated, real) else []
     if not outcomes and _in_both_tables(CHOICE, simulated, real):
-        simulated, real = _with_choices(CHOICE, simulated, real)
+        simulated, real = _with_choices(simulated, real)
         outcomes = [column for column in real.columns if column.startswith(f"{CHOICE}: ")]
     rows: list[Row] = []
     gaps: dict[str, Estimate] = {}
@@ -719,13 +719,11 @@ def _respell_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataF
     return real
 
 
-def _with_choices(
-    column: str, simulated: pl.DataFrame, real: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    options = sorted({*simulated[column].drop_nulls(), *real[column].drop_nulls()})
+def _with_choices(simulated: pl.DataFrame, real: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    options = sorted({*simulated[CHOICE].drop_nulls(), *real[CHOICE].drop_nulls()})
     if len(options) > MAX_LEVELS:
         return simulated, real
     indicator_columns = [
-        (pl.col(column) == option).alias(f"{column}: {option}") for option in options
+        (pl.col(CHOICE) == option).alias(f"{CHOICE}: {option}") for option in options
     ]
     return simulated.with_columns(indicator_columns), real.with_columns(indicator_columns)

@@ -211,13 +211,6 @@ class SimulatedRespondent:
         has_clear_winner = counts and (len(counts) < 2 or counts[0][1] > counts[1][1])
         return counts[0][0] if has_clear_winner else ""
 
-    def opinion_of_option(self, option: str) -> float:
-        """Return the utility of one option after the person has read the request.
-
-        Utilities have a mean of about 0 and a standard deviation of about 1.3.
-        """
-        return self.option_utilities()[self.options.index(option)]
-
     def choose_option(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
         """Return one of the options, chosen by utility, position bias and random noise.
 

@@ -444,7 +444,7 @@ class Participant:
         if isinstance(reply, Missing):
             return reply
         if not (text := clean_reply(reply, self.persona)):
-            return Missing("empty", "a name and nothing said", last_reply=reply)
+            return Missing("empty", "a name and nothing said")
         return quote_value(text, "utterance", scope.address, self.id)
 
     async def state_opinion(

@@ -17,7 +17,7 @@ from folkmoot.conversation.answer_format import normalise_words
 from folkmoot.conversation.answer_types import ValidationContext
 from folkmoot.conversation.json_replies import CUT_MARK
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
-from folkmoot.studies.town_hall.answers.options import OptionOrders
+from folkmoot.studies.town_hall.answers.options import STANCES, OptionOrders
 
 # Words that models use for the options of closed fields, by their folded spelling. The table has
 # only words with one plain meaning, since a wrong synonym would change an answer.
@@ -307,15 +307,15 @@ class Repairer:
             self.note(field, "spelling", raw, option)
         return option
 
-    def choice_or_reask(self, raw: object, options: Sequence[str], field: str) -> object:
-        """Return the option that matches a value.
+    def stance_or_reask(self, raw: object, field: str) -> object:
+        """Return the stance that matches a value.
 
-        If no option matches, the result fails validation, so the question is asked again.
+        If no stance matches, the result fails validation, so the question is asked again.
         """
-        option = match_option(raw, options)
-        if option is not None and option != raw:
-            self.note(field, "spelling", raw, option)
-        return option if option is not None else (raw or "none given")
+        stance = match_option(raw, STANCES)
+        if stance is not None and stance != raw:
+            self.note(field, "spelling", raw, stance)
+        return stance if stance is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
         """Return the JSON objects in a list. All other entries are dropped."""

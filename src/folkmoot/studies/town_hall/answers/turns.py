@@ -226,7 +226,7 @@ class Thinking(Minimal):
     @field_validator("overall_stance", mode="before")
     @classmethod
     def _normalise_stance(cls, raw: object, info: ValidationInfo) -> object:
-        return Repairer.from_info(info).choice_or_reask(raw, STANCES, "overall_stance")
+        return Repairer.from_info(info).stance_or_reask(raw, "overall_stance")
 
 
 class Question(Record):
@@ -354,7 +354,7 @@ class StanceEvolution(Record):
         }
         recorded_stance = repairer.asked.stance
         before, after = (
-            None if name in missing else repairer.choice_or_reask(raw.get(name), STANCES, name)
+            None if name in missing else repairer.stance_or_reask(raw.get(name), name)
             for name in stance_fields[:2]
         )
         # A model may misremember its earlier stance. The recorded stance is what it answered then.
