@@ -38,7 +38,7 @@ from folkmoot.storage.json_files import write_content, write_json, write_text
 from folkmoot.storage.manifest import HOSTED, ModelUsage, label_answers
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.storage.run_folder import CODINGS, CONTROLS, ENGINE_FILES, TABLES, utc_timestamp
-from folkmoot.storage.table_buffer import RowFile, RowOrder, TableBuffer
+from folkmoot.storage.table_buffer import AFTER_PROTOCOL, RowFile, RowOrder, TableBuffer
 from folkmoot.storage.tables import ANSWER_COLUMNS
 
 T = TypeVar("T")
@@ -165,9 +165,18 @@ class RunContext:
         self.row_file = RowFile(self.folder)
         self._next_flush: asyncio.TimerHandle | None = None
         # All seats, in the order of the study, also those that models play in the end.
-        self.all_seats = tuple(self.seats)
+        self._numbers_of_seats = {seat: number for number, seat in enumerate(self.seats)}
         self.seat_progress = {seat: SeatProgress() for seat in self.seats}
         self.seat_humans(self.seats)
+
+    def order_after_protocol(self, seat: Seat, *numbers: int) -> RowOrder:
+        """Return the position of a row about a seat, which follows all rows of the protocol.
+
+        - `numbers`: the position among the rows of the seat.
+        """
+        # The order is by seat, because the time of an answer depends on people.
+        keys = map(RowOrder().key_of, (self._numbers_of_seats[seat], *numbers))
+        return RowOrder(AFTER_PROTOCOL + b"".join(keys))
 
     def seat_humans(self, seats: Sequence[Seat]) -> None:
         """Let humans answer in `seats`, and models in all other seats."""

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from folkmoot.conversation.answer_types import AnswerType, Missing, Text
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
@@ -42,6 +43,16 @@ REVIEW_QUESTION = (
     "These are your answers. They stay as they are, because the study has gone on from them. Is "
     "there anything that you want to add or to correct? Write it here, or tick the box below."
 )
+
+
+class HumanQuestion(NamedTuple, Generic[T]):
+    """A question beside the protocol, for the human in a seat."""
+
+    prompt: SourcedText
+    answer_type: AnswerType[T]
+    reasks: int = 0
+    # Changes the content of the page, such as its title.
+    adapt_view: Callable[[QuestionView], QuestionView] = lambda view: view
 
 
 async def ask_checks_before_study(run: RunContext) -> None:
@@ -111,12 +122,13 @@ def record_announcements(run: RunContext) -> None:
 
 async def _ask_check(run: RunContext, seat: Seat, number: int, check: SeatCheck) -> bool:
     # Returns False if the human must leave.
-    row_order = _row_order_of(run, seat, number)
+    row_order = run.order_after_protocol(seat, number)
     for attempt in count(1):
         text = check.question if attempt == 1 else f"{check.hint or TRY_AGAIN}\n\n{check.question}"
         address = f"{seat.address}/check{number}" + (f"/try{attempt}" if attempt > 1 else "")
         asked_at = AskedAt(address, row_order, seat.id)
-        answer = await _ask_human(run, seat, asked_at, text, check.answer_type)
+        question = HumanQuestion(SourcedText(text), check.answer_type, adapt_view=_as_check)
+        answer = await ask_human(run, seat, asked_at, question)
         missing = answer.reason if isinstance(answer, Missing) else None
         right = missing is None and check.is_right(format_answer(answer))
         outcome = _outcome_of_check(check, attempt, right=right, missing=missing)
@@ -166,10 +178,11 @@ async def _ask_afterwards(run: RunContext, seat: Seat) -> None:
     own_answers = run.seat_progress[seat].own_answers
     for number, text, answer_type in questions:
         address = f"{seat.address}/" + (f"afterwards{number}" if number else "review")
-        row_order = _row_order_of(run, seat, number)
+        row_order = run.order_after_protocol(seat, number)
         asked_at = AskedAt(address, row_order, seat.id)
-        reviewed = None if number else own_answers
-        answer = await _ask_human(run, seat, asked_at, text, answer_type, reviewed)
+        adapt_view = _as_afterwards if number else partial(_as_review, own_answers=own_answers)
+        question = HumanQuestion(SourcedText(text), answer_type, adapt_view=adapt_view)
+        answer = await ask_human(run, seat, asked_at, question)
         missing = answer.reason if isinstance(answer, Missing) else None
         row = AfterwardsRow(
             seat=seat.name,
@@ -189,17 +202,12 @@ async def _ask_afterwards(run: RunContext, seat: Seat) -> None:
         run.seat_manager.finish_seat(seat)
 
 
-async def _ask_human(
-    run: RunContext,
-    seat: Seat,
-    asked_at: AskedAt,
-    text: str,
-    answer_type: AnswerType[object],
-    own_answers: list[tuple[str, str]] | None = None,
-) -> object:
-    # `own_answers` holds (question, answer) for each earlier answer of the human. The page of the
-    # review shows them. For all other questions it is None.
-    speaker, prompt = Speaker(seat.id), SourcedText(text)
+async def ask_human(
+    run: RunContext, seat: Seat, asked_at: AskedAt, question: HumanQuestion[T]
+) -> T | Missing:
+    """Ask the human in a seat a question beside the protocol, and return the answer."""
+    prompt, answer_type = question.prompt, question.answer_type
+    speaker = Speaker(seat.id)
     messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, prompt)
     offered = answer_type.offered_values
     hints = RespondentHints(speaker.role, answer_type.form_kind, offered, speaker=seat.id)
@@ -208,9 +216,8 @@ async def _ask_human(
     )
     if run.seat_manager is not None:
         view = view_for_human(speaker, EMPTY_TRANSCRIPT, prompt, answer_type, len(messages))
-        address = asked_at.address
-        run.seat_manager.register_question(seat, address, _with_title(view, address, own_answers))
-    return (await ask_until_parsed(run, asked_at, request, answer_type, 0)).value
+        run.seat_manager.register_question(seat, asked_at.address, question.adapt_view(view))
+    return (await ask_until_parsed(run, asked_at, request, answer_type, question.reasks)).value
 
 
 def format_answer(answer: object) -> str:
@@ -219,19 +226,22 @@ def format_answer(answer: object) -> str:
     return number_text(answer) if isinstance(answer, float) else str(answer)
 
 
-def _with_title(
-    view: QuestionView, address: str, own_answers: list[tuple[str, str]] | None
-) -> QuestionView:
-    if own_answers is not None:
-        pairs = (
-            (Utterance("", question), Utterance(view.speaker.id, answer))
-            for question, answer in own_answers
-        )
-        history = tuple(utterance for pair in pairs for utterance in pair)
-        return replace(view, title=REVIEW_TITLE, history=history, is_afterwards=True)
-    if address.rpartition("/")[2].startswith("afterwards"):
-        return replace(view, title=AFTERWARDS_TITLE, is_afterwards=True)
+def _as_check(view: QuestionView) -> QuestionView:
     return replace(view, title=CHECK_TITLE)
+
+
+def _as_review(view: QuestionView, own_answers: Sequence[tuple[str, str]]) -> QuestionView:
+    # `own_answers` holds (question, answer) for each earlier answer of the human.
+    pairs = (
+        (Utterance("", question), Utterance(view.speaker.id, answer))
+        for question, answer in own_answers
+    )
+    history = tuple(utterance for pair in pairs for utterance in pair)
+    return replace(view, title=REVIEW_TITLE, history=history, is_afterwards=True)
+
+
+def _as_afterwards(view: QuestionView) -> QuestionView:
+    return replace(view, title=AFTERWARDS_TITLE, is_afterwards=True)
 
 
 async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -245,13 +255,6 @@ async def _gather(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 def _checks_of(run: RunContext) -> tuple[SeatCheck, ...]:
     return run.config.seats.checks if run.config.seats is not None else ()
-
-
-def _row_order_of(run: RunContext, seat: Seat, number: int) -> RowOrder:
-    # All rows of the protocol come first, then these, by seat and question: which of them comes
-    # first in time depends on people.
-    seat_key = RowOrder().key_of(run.all_seats.index(seat))
-    return RowOrder(AFTER_PROTOCOL + seat_key + RowOrder().key_of(number))
 
 
 def _warn_of_checks_not_asked(run: RunContext) -> None:

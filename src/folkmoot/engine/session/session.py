@@ -53,7 +53,12 @@ from folkmoot.engine.session.computations import embed_texts, run_computation
 from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.session.map_execution import run_fork, run_locally
 from folkmoot.engine.session.run_context import ForkExecutor, ForkItem, RunContext
-from folkmoot.engine.session.seat_questions import ask_due_checks, note_question
+from folkmoot.engine.session.seat_questions import (
+    HumanQuestion,
+    ask_due_checks,
+    ask_human,
+    note_question,
+)
 from folkmoot.engine.settings.config import ConfigT
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN_MODEL
@@ -64,7 +69,7 @@ from folkmoot.randomness import generator
 from folkmoot.storage.disk_store import StoredValue
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row
-from folkmoot.storage.table_buffer import AFTER_PROTOCOL, RowOrder
+from folkmoot.storage.table_buffer import RowOrder
 
 __all__ = ["AskResult", "Scope", "Session"]
 
@@ -690,28 +695,12 @@ async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
 
 
 async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
-    speaker, answer_type, address = (
-        Speaker(seat.id),
-        Json(SelfDescription),
-        self_description_address(seat),
-    )
-    messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, SELF_DESCRIPTION_QUESTION)
-    hints = RespondentHints(speaker.role, answer_type.form_kind, speaker=seat.id)
-    request = ModelRequest(
-        HUMAN_MODEL, messages, schema=answer_type.schema, hints=hints, spans=spans
-    )
-    if run.seat_manager is not None:
-        view = view_for_human(
-            speaker, EMPTY_TRANSCRIPT, SELF_DESCRIPTION_QUESTION, answer_type, len(messages)
-        )
-        run.seat_manager.register_question(seat, address, view)
-    # These rows follow all rows of the protocol, in the order of the seats. Which question to a
-    # human comes first depends on how fast others answer.
-    row_order = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.all_seats.index(seat)))
-    result = await ask_until_parsed(
-        run, AskedAt(address, row_order, speaker.id), request, answer_type, DEFAULT_REASKS
-    )
-    self_description = SelfDescription() if isinstance(result.value, Missing) else result.value
+    address = self_description_address(seat)
+    row_order = run.order_after_protocol(seat)
+    asked_at = AskedAt(address, row_order, seat.id)
+    question = HumanQuestion(SELF_DESCRIPTION_QUESTION, Json(SelfDescription), DEFAULT_REASKS)
+    answer = await ask_human(run, seat, asked_at, question)
+    self_description = SelfDescription() if isinstance(answer, Missing) else answer
     row = SelfDescriptionRow(
         seat=seat.name, speaker_id=seat.id, address=address, text=self_description.as_prompt_text
     )
