@@ -619,3 +619,10 @@ def test_another_answer_after_the_object_takes_it_back(
     model: type[BaseModel], reply: str, is_read: bool
 ) -> None:
     assert isinstance(Json(model).parse_reply(reply), ParsedAnswer) == is_read
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_text_of_many_escapes_without_an_end_is_read_at_once(quote: str) -> None:
+    # A search that begins again at each escape needs hours.
+    reply = f"{{{quote}vote{quote}: {quote}" + f"\\{quote}" * 90_000
+    assert isinstance(Json(Stated).parse_reply(reply), ParseFailure)

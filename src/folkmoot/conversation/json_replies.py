@@ -49,7 +49,9 @@ CUT_MARK = "…"
 # equal keys. The code points are no characters, so no reply contains them.
 _KEY_MARK = re.compile("\ufdd0\\d+\ufdd0")
 _MARKABLE_KEY = re.compile(
-    r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|[\w.-]++)(?P<is_key>(?=\s*+:))?""", re.DOTALL
+    r"""(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\\n]|\\.)*+(?:'|\\?\Z|(?=\n))|[\w.-]++)"""
+    r"(?P<is_key>(?=\s*+:))?",
+    re.DOTALL,
 )
 
 
