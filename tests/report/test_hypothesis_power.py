@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from folkmoot.errors import InputError
 from folkmoot.measures.inference.claims import Claim, judge
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.measures.inference.simultaneous import DirectionalTests, decide_jointly
 from folkmoot.report.comparison.power import claim_power, people_power, primary_claims
 from folkmoot.report.comparison.simulated_power import (
     Job,
@@ -165,6 +169,52 @@ def test_several_claims_share_the_level() -> None:
     assert float(str(three_claims["power_rate"])) < float(str(one_claim))
     # The last step of Holm's method has the whole level.
     assert three_claims["power_at_most_rate"] == one_claim
+
+
+@pytest.mark.parametrize(
+    "other_directions", [("greater",), ("less",), ("different",), ("greater", "different")]
+)
+def test_the_largest_power_of_an_equivalence_follows_the_joint_decision(
+    other_directions: tuple[str, ...],
+) -> None:
+    """The other claims are always supported. A claim of any difference has the more useful sign."""
+    size = DesignSize("independent", 2, 200)
+    claims = [make_claim(direction=direction) for direction in other_directions]
+    claims.append(make_claim(direction="equivalent", margin=0.1))
+    finding = claim_power(claims, size, [0.2] * len(other_directions) + [0.0])
+    most = finding.grid.rows[-1][finding.grid.columns.index("power_at_most_rate")]
+    se = math.sqrt(2 * 0.1 * 0.9 / 200)
+
+    def interval_at(estimate: float, level: float) -> tuple[float, float]:
+        half = NormalDist().inv_cdf((1 + level) / 2) * se
+        return estimate - half, estimate + half
+
+    def share_supported(signs: tuple[int, ...]) -> float:
+        certain = [
+            DirectionalTests(
+                0.0,
+                0.0,
+                0.0 if sign > 0 else 1.0,
+                1.0 if sign > 0 else 0.0,
+                partial(interval_at, sign * 1.0),
+                is_mirrored=direction == "less",
+            )
+            for sign, direction in zip(signs, other_directions, strict=True)
+        ]
+        supported = 0
+        estimates = np.random.default_rng(1).normal(0, se, 2000)
+        for estimate in estimates:
+            both = DirectionalTests(
+                0.0, 0.0, 1.0, 1.0, partial(interval_at, float(estimate)), keeps_share=True
+            )
+            *_, result = decide_jointly([*certain, both])
+            assert result is not None
+            supported += result.interval.low > -0.1 and result.interval.high < 0.1
+        return supported / len(estimates)
+
+    signs_of = {"greater": (1,), "less": (-1,), "different": (1, -1)}
+    possible = itertools.product(*(signs_of[direction] for direction in other_directions))
+    assert most == pytest.approx(max(map(share_supported, possible)), abs=0.025)
 
 
 def test_limits_of_computed_power_are_reported() -> None:

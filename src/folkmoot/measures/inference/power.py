@@ -167,16 +167,18 @@ def power_beyond(
     alpha: float = ALPHA,
     *,
     equivalent: bool = False,
+    upper_alpha: float | None = None,
 ) -> float:
     """Return the chance that the interval of an estimate lies above `smallest`.
 
     - `difference`, `se`: the mean and the standard error of the estimate.
     - `equivalent`: True to return the chance that the interval lies within ± `smallest`.
+    - `upper_alpha`: the level of the upper bound if it differs from `alpha`.
     """
     # The estimate is normal, and the interval has the level 1 − alpha.
     half = normal_quantile(1 - alpha / 2)
     if equivalent:
-        room = smallest / se - half
-        shift = difference / se
-        return max(0.0, normal_cdf(room - shift) - normal_cdf(-room - shift))
+        upper_half = normal_quantile(1 - (upper_alpha or alpha) / 2)
+        room, shift = smallest / se, difference / se
+        return max(0.0, normal_cdf(room - upper_half - shift) - normal_cdf(half - room - shift))
     return normal_cdf((difference - smallest) / se - half)

@@ -165,11 +165,9 @@ def claim_power(
             says = word("power", "few units", units=units_text)
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         elif claim.kind == "share" and not claim.paired and size.kind != "paired":
-            # A claim that is decided by both bounds never leaves its level to the others.
-            keeping = sum(other.needs_both_bounds for other in claims) - claim.needs_both_bounds
-            levels = (alpha, ALPHA / (1 + keeping))
+            last = _levels_of_last_step(claim, claims, expected_difference)
             row["power_rate"], most, says = _power_of_share(
-                claim, size, expected_difference, levels, iccs
+                claim, size, expected_difference, (alpha, last), iccs
             )
             if len(claims) > 1:
                 row["power_at_most_rate"] = most
@@ -209,7 +207,8 @@ def _describe_rule(claim_count: int) -> str:
     return (
         "Holm's method, as in the report: power is that at the level of the first step "
         f"({format_percent(ALPHA / claim_count, 1)}), and power at most that of the last step, "
-        "after the other claims were supported in their directions."
+        "after the other claims were supported in their directions. An equivalence needs both "
+        "directions, and another claim leaves it the level of one."
     )
 
 
@@ -233,8 +232,33 @@ def _starting_rate(claim: Claim) -> tuple[int, float]:
     return sign, BASE if sign > 0 else 1 - BASE
 
 
+def _levels_of_last_step(
+    claim: Claim, claims: Sequence[Claim], expected: float | None
+) -> list[tuple[float, float]]:
+    # The levels of the lower and the upper bound after all other claims that can be supported are.
+    # A claim that is decided by both bounds never leaves its level to the others. A claim with a
+    # direction leaves it in one direction only, so that one bound of an equivalence keeps its own.
+    # A claim of any difference leaves it in either direction: one pair of levels for each division.
+    keeping = sum(other.needs_both_bounds for other in claims) - claim.needs_both_bounds
+    directed = sum(other.direction in ("greater", "less") for other in claims)
+    either = len(claims) - keeping - directed - 1
+    if claim.direction in ("greater", "less"):
+        return [(ALPHA / (1 + keeping),) * 2]
+    stated, opposite = (
+        [ALPHA / (1 + keeping + left) for left in range(start, start + either + 1)]
+        for start in (0, directed)
+    )
+    if claim.direction == "equivalent":
+        return list(zip(stated, reversed(opposite), strict=True))
+    return [(opposite[0] if (expected or 0.0) < 0 else stated[0],) * 2]
+
+
 def _power_of_difference(
-    claim: Claim, difference: float, sample_size: float, alpha: float
+    claim: Claim,
+    difference: float,
+    sample_size: float,
+    alpha: float,
+    upper_alpha: float | None = None,
 ) -> float:
     # `sample_size` counts the independent units in each condition. NaN if the share of the first
     # condition would not be between 0 and 1.
@@ -244,7 +268,9 @@ def _power_of_difference(
         return math.nan
     equivalent = claim.direction == "equivalent"
     se = _standard_error(base, other, sample_size)
-    return power_beyond(difference, se, claim.margin, alpha, equivalent=equivalent)
+    return power_beyond(
+        difference, se, claim.margin, alpha, equivalent=equivalent, upper_alpha=upper_alpha
+    )
 
 
 def _directed_difference(claim: Claim, expected: float) -> float:
@@ -255,13 +281,13 @@ def _power_of_share(
     claim: Claim,
     size: DesignSize,
     expected: float | None,
-    levels: tuple[float, float],
+    levels: tuple[float, Sequence[tuple[float, float]]],
     iccs: Sequence[float],
 ) -> tuple[float | None, float | None, Sentence]:
-    # `levels` are the smallest and the largest significance level that the claim may get. The
-    # powers are in the same order. Without an expected difference they are None, and the sentence
-    # gives the smallest detectable difference.
-    alpha, largest_level = levels
+    # `levels` are the level of the first step and the possible levels of both bounds at the last
+    # one. The powers are in the same order. Without an expected difference they are None, and the
+    # sentence gives the smallest detectable difference.
+    alpha, last_levels = levels
     sign, base = _starting_rate(claim)
     n = float(size.units)
     if size.kind == "clustered":
@@ -270,12 +296,13 @@ def _power_of_share(
     if expected is not None or claim.direction == "equivalent":
         expected = expected or 0.0
         aim = _directed_difference(claim, expected)
-        chance, most = (_power_of_difference(claim, aim, n, level) for level in levels)
+        chance = _power_of_difference(claim, aim, n, alpha)
+        most = max(_power_of_difference(claim, aim, n, *pair) for pair in last_levels)
         if not math.isfinite(chance):
             return None, None, word("power", "no rate", difference=format_points(expected), **start)
         says = word(
             "power",
-            "at, up to" if largest_level > alpha else "at",
+            "at, up to" if max(map(max, last_levels)) > alpha else "at",
             power=format_percent(chance),
             most=format_percent(most),
             difference=format_points(expected),
