@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import folkmoot
-from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig
+from folkmoot import Choice, Scope, Session, Speaker, Study, StudyConfig, Text
 from folkmoot.cli.app import app
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.integrity import Chain, hash_content, hash_entry
@@ -32,6 +32,8 @@ from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.manifest import file_sha256, seal_manifest
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_journal import convert_to_earlier_format
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
 
 
@@ -671,3 +673,28 @@ def test_unreadable_table_is_one_of_the_differences(run: Path, table: str) -> No
     code, output = verify(run)
     assert code == 4
     assert f"tables/{table}.parquet" in output and "journal entries" in output
+
+
+@pytest.mark.parametrize("is_set_for", ["run", "reader"])
+def test_verification_does_not_depend_on_the_servers_of_the_environment(
+    is_set_for: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The default embedding model follows from the servers, and the plan seals that of the run."""
+
+    async def protocol(session: Session[StudyConfig]) -> None:
+        await session.ask(Speaker("p1"), "What do you think?", answer_type=Text())
+
+    study = Study("opinion", "An opinion", StudyConfig, protocol)
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k" * 24)
+        if is_set_for == "run":
+            monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
+        settings = {"model": "openai/gpt-4o", "endpoints": {"openai/gpt-4o": server.openai}}
+        made = folkmoot.run(study, settings, out=tmp_path / "run")
+        if is_set_for == "run":
+            monkeypatch.delenv("OPENAI_BASE_URL")
+        else:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
+        sealed = made.folder.plan["sealed"]["design"]["data"]["embedding_model"]
+        assert (sealed is None) == (is_set_for == "reader")
+        assert made.verify().differences == []

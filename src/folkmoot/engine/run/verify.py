@@ -46,7 +46,7 @@ from folkmoot.engine.session.plan import (
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
-from folkmoot.errors import DriftError, FolkmootError, NotJournaledError, StorageError
+from folkmoot.errors import DriftError, FolkmootError, NotJournaledError, Problem, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.hints import join_first, shorten
 from folkmoot.measures.inference.claims import is_same_comparison
@@ -434,7 +434,11 @@ def study_as_it_was_run(
         providers = ModelRouter(
             config, manifest["override"], None, no_provider, extra_models
         ).change_for(change)
-        providers.restore_sealed_embedding(sealed.get("embedding_model"))
+        # The default depends on the servers that the environment names, so the sealed one counts.
+        if "embedding_model" in sealed:
+            providers.embedding_choice = sealed["embedding_model"] or Problem(
+                "the run was made without an embedding model", key="embedding_model"
+            )
     except FolkmootError as error:
         raise NotRebuiltError(
             f"The run cannot be rebuilt{_describe_code_difference(run)}: {error}"
