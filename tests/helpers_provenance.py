@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 from folkmoot.engine.study.study import Study
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.provenance import UNATTRIBUTED, Source, SourcedText
 from folkmoot.storage.run_folder import RunFolder
+from tests.wrong_sources import find_wrong_sources
 
 VARIABLE = re.compile(r"\{\{ (?!loop\.)([\w.]+) \}\}")
 

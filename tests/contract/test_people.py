@@ -19,7 +19,6 @@ from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
 from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.study.study import find_study, registered_studies
-from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
@@ -28,6 +27,7 @@ from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import build_seat_host
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 STUDIES = sorted(registered_studies())
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}

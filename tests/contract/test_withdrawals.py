@@ -31,13 +31,13 @@ from folkmoot.engine.study.study import (
     registered_studies,
 )
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import people_of, small_study
 from tests.helpers_provenance import write_prompts_in_capitals
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
 # Texts in which each @ becomes a word that no other speaker uses.

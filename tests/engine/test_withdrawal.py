@@ -44,7 +44,6 @@ from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
 from folkmoot.errors import InputError
 from folkmoot.files import csv_text
 from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
-from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.report.document.document import build_document
@@ -53,6 +52,7 @@ from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import build_seat_host
 from tests.kit.test_coding import SECOND, code_by_words, make_coder
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 FOCUS_GROUP_STUDY = """
 study: focus_group

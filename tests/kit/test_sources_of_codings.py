@@ -11,11 +11,12 @@ from folkmoot.engine.session.session import Session
 from folkmoot.engine.study.study import Study
 from folkmoot.kit import coding
 from folkmoot.kit.coding.post_hoc import code_finished_run
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import join_texts
 from folkmoot.storage.run_folder import RunFolder
 from tests.kit.diary import STUDY as DIARY
+from tests.wrong_sources import find_wrong_sources
 
 BOOK = """
 name: stance

@@ -14,7 +14,7 @@ import folkmoot
 from folkmoot import Run
 from folkmoot.engine.session.session import Scope
 from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.request import Completion, Message, ModelRequest, ProviderSettings, StudyPart
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import Span, concatenate_texts, quote_value
@@ -30,6 +30,7 @@ from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, OPTIONS, PARKS, SAFETY, SETTINGS
 from tests.studies.cross_pollination.test_protocol import run_scripted as run_script
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 ALL_MEASURES = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
 PARAPHRASES = Path(__file__).parents[2] / "paraphrases" / "cross_pollination"

@@ -14,7 +14,7 @@ import pytest
 import folkmoot
 from folkmoot.conversation.transcript import Transcript
 from folkmoot.kit.exposure import FOREIGN_WORDS, MISATTRIBUTED_WORDS, describe_deviations
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.request import Completion, ModelRequest, ProviderSettings, StudyPart
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import quote_value
@@ -29,6 +29,7 @@ from folkmoot.studies.focus_group.texts import DiscussionTexts
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.focus_group.at_hand import draw_profiles
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 PROFILES = Path(__file__).parents[3] / "examples" / "focus_group_profiles.csv"
 SMALL_SETTINGS: Mapping[str, Any] = {

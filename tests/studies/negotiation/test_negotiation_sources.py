@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.request import Completion, ModelRequest, ProviderSettings, StudyPart
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import concatenate_texts, quote_value
@@ -28,6 +28,7 @@ from tests.conftest import SharedFolder
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.negotiation.conftest import GROUPS
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
 BALLOTS = import_module("folkmoot.studies.negotiation.ballots")

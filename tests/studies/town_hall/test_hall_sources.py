@@ -12,7 +12,7 @@ import pytest
 
 import folkmoot
 from folkmoot.kit.exposure import FOREIGN_WORDS, describe_deviations
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import cell_id, quote_value
 from folkmoot.storage.run_folder import RunFolder
@@ -31,6 +31,7 @@ from tests.studies.town_hall.hall_script import (
     small_hall,
 )
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 PROMPTS = Path(str(STUDY.prompts))
 EXAMPLE = Path(__file__).parents[3] / "examples" / "town_hall.yaml"

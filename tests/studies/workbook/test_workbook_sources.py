@@ -15,7 +15,7 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.kit.exposure import FOREIGN_WORDS, MISATTRIBUTED_WORDS, describe_deviations
-from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
+from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import cell_id, concatenate_texts, quote_value
@@ -36,6 +36,7 @@ from tests.studies.workbook.workbook_builder import (
     write_workbook,
 )
 from tests.sweeps import sample_daily
+from tests.wrong_sources import find_wrong_sources
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
 TASKS = "interview_prompts"
