@@ -23,6 +23,7 @@ from folkmoot.engine.session.plan import (
     digest_registration,
     sealed_data,
 )
+from folkmoot.engine.settings.claims import FAMILIES
 from folkmoot.engine.settings.hypotheses import is_seal_intact
 from folkmoot.engine.settings.run_claims import registered_claims
 from folkmoot.engine.study.study import claims_of
@@ -44,7 +45,6 @@ from folkmoot.storage.tables import ENGINE_COLUMNS
 
 BLANK = "To be filled in by the authors."
 NO_GRID = ResultTable((), ())
-FAMILIES = ("primary", "secondary", "exploratory")
 # Files of these types in a folder that a setting names: codebooks, prompts and profiles.
 FOLDER_SUFFIXES = (".yaml", ".yml", ".md")
 UNCOVERED = (

@@ -89,7 +89,10 @@ PLANNED_FACTS = ("seed", "started_at", "study_file", "software")
 # See `UnsettledRun`.
 TotalsReader = Callable[[Mapping[str, Any]], RunTotals | None]
 
-# A process that ends otherwise writes tables and removes the rows that wait for them.
+# Only these outcomes write tables. After an error or an interruption the rows may be incomplete in
+# ways that no reader could see, so they wait in their file.
+WITH_TABLES = ("done", "paused")
+# The outcomes after which rows wait.
 WITH_ROWS = ("failed", "interrupted")
 # The label for the role of replies without a row in the table of answers.
 UNRECORDED_ROLE = "a role without recorded answers"

@@ -107,6 +107,7 @@ from folkmoot.storage.run_folder import (
     PLAN,
     STUDY_FILE_NAME,
     TABLES,
+    WITH_TABLES,
     RunFolder,
     utc_timestamp,
 )
@@ -195,10 +196,6 @@ TIME_PLACEHOLDER = "at some time"
 # way, and a local model may run with other settings. The design has its own entries for the models
 # and for the texts of the prompts.
 RESUMABLE_KEYS = CALL_KEYS | {"prompts", "model", "models", "local"}
-
-# Only these outcomes write tables. After an error or an interruption the rows may be incomplete in
-# ways that no reader could see.
-WITH_TABLES = ("done", "paused")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import numpy as np
 import polars as pl
@@ -113,7 +113,7 @@ def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
     return results if run.is_finished else [result.as_interim() for result in results]
 
 
-FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:

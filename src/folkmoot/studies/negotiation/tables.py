@@ -17,6 +17,7 @@ from folkmoot.kit import coding
 from folkmoot.measures.inference.estimates import finite_or_none
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.table_buffer import DTYPES
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.rules.operators import counterfactual_outcomes
 from folkmoot.studies.negotiation.rules.replies import OPTIONS_ON_THE_TABLE
@@ -475,13 +476,10 @@ MEASURES = {
 }
 
 
-_DTYPES = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64, "text": pl.String}
-
-
 def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
     """Return a table of a run."""
     # Columns that an earlier version did not record are null.
-    kinds = {name: _DTYPES[kind] for name, kind in row.columns().items()}
+    kinds = {name: DTYPES[kind] for name, kind in row.columns().items()}
     if not run.has_table(row.table):
         return pl.DataFrame(schema=kinds)
     rows = run.read_table(row.table)
