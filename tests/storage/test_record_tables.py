@@ -105,3 +105,9 @@ def test_column_of_numbers_may_have_any_name(name: str) -> None:
 def test_a_participant_without_a_group_is_no_member_of_a_group_with_the_same_name() -> None:
     table = pl.DataFrame({"participant_id": ["1", "2", "3"], "group": ["3", "3", None]})
     assert units_of(table).of.n_unique() == 2
+
+
+def test_the_unit_of_a_table_with_the_column_id_is_the_participant() -> None:
+    assert units_of(pl.DataFrame({"id": ["a", "a", "b"]})).name == "participant"
+    rows = units_of(pl.DataFrame({"id": ["a", None, "b"]}))
+    assert rows.name == "row" and rows.of.n_unique() == 3

@@ -367,8 +367,10 @@ def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS, unit_column:
     if id_column is None:
         return Units("row", rows.rename("unit"))
     # A table with rows without a participant is counted by rows.
-    name = id_column.removesuffix("_id").replace("id", "row")
-    return Units(name, (rows if table[id_column].has_nulls() else unit_of_row).rename("unit"))
+    if table[id_column].has_nulls():
+        return Units("row", rows.rename("unit"))
+    name = "participant" if id_column == "id" else id_column.removesuffix("_id")
+    return Units(name, unit_of_row.rename("unit"))
 
 
 def join_unit_names(names: Iterable[str]) -> str:
