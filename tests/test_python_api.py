@@ -28,7 +28,15 @@ from folkmoot import (
     StudyConfig,
 )
 from folkmoot.cli.app import app
-from folkmoot.errors import BudgetReachedError, DriftError, InputError, RunExistsError, StorageError
+from folkmoot.engine.run.event_loop import RunStopper
+from folkmoot.errors import (
+    BudgetReachedError,
+    DriftError,
+    InputError,
+    RunExistsError,
+    RunInterruptedError,
+    StorageError,
+)
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from tests.fenced import find_blocks
@@ -295,3 +303,20 @@ def test_a_report_covers_what_the_run_has_done_since_it_was_loaded(
     shutil.rmtree(folder)
     shutil.copytree(finished, folder)
     assert "PARTIAL" not in loaded.report().read_text("utf-8")
+
+
+def test_a_stopped_run_says_how_it_continues(tmp_path: Path) -> None:
+    stopper = RunStopper()
+
+    def stop_and_answer(_request: ModelRequest, _address: str) -> str:
+        stopper()
+        return "yes"
+
+    with pytest.raises(RunInterruptedError, match="all answers are saved, and the same call"):
+        folkmoot.run(
+            STUDY,
+            provider=ScriptedProvider(stop_and_answer),
+            out=tmp_path / "run",
+            stopper=stopper,
+            concurrency=1,
+        )

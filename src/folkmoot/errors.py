@@ -157,6 +157,13 @@ class BudgetReachedError(RunPausedError):
 class RunInterruptedError(KeyboardInterrupt):
     """Ctrl-C stopped a run. All work is kept, and `--resume` continues the run."""
 
+    def __init__(
+        self,
+        message: str = "the run was stopped; all answers are saved, and the same call continues it "
+        "(folkmoot run: with --resume)",
+    ) -> None:
+        super().__init__(message)
+
 
 class ModelError(FolkmootError):
     """A provider sent no reply."""
