@@ -217,7 +217,7 @@ def _describe_disk_error(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then try again (a run: with --resume)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "this location is not writable; choose another"
+        return "this location is not writable; make it writable, or choose another"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return "a file is where a folder is needed; choose another location"
     if error.errno == errno.EISDIR:

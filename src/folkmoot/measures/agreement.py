@@ -175,7 +175,8 @@ def kappa_of_possible(
 ) -> Estimate:
     """Return how well the two answers of each participant agree, as kappa divided by its maximum.
 
-    The result is 1 for the largest possible agreement, and 0 for agreement by chance alone.
+    The result is at most 1, and 0 for agreement by chance alone. The maximum allows for differences
+    of the two distributions that sampling explains, so few answers may stay below 1.
 
         kappa_of_possible(["yes", "no", "no"], ["yes", "no", "yes"])
 

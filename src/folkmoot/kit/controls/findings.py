@@ -531,7 +531,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
             without_single_role(rows),
             "The decision asked again in a fresh conversation. Share of equal answers with its "
             "95 % interval, and agreement beyond chance: kappa of choices, as a share of the "
-            "largest possible one, and the correlation of numbers.",
+            "largest possible one apart from sampling error, and the correlation of numbers.",
         ),
         section=SECTION,
         headline=bool(failed),
