@@ -171,8 +171,9 @@ def require_text(text: str) -> str:
 
 def read_text(raw: object) -> str:
     """Return any value as one text."""
-    # Entries of a list are joined, and None gives an empty string.
-    if raw is None:
+    # Entries of a list are joined. None gives an empty string, and so does a boolean: `false` is no
+    # text that a speaker could have meant.
+    if raw is None or isinstance(raw, bool):
         return ""
     if isinstance(raw, str):
         return raw.strip()
@@ -184,7 +185,7 @@ def read_text(raw: object) -> str:
 def read_list(raw: object) -> list[object]:
     """Return any value as a list."""
     # A text with bullets gives one entry per line. Any other value gives one entry. An empty value
-    # gives no entry.
+    # gives no entry, and `false` is one.
     if isinstance(raw, list):
         return raw
     if isinstance(raw, str):
@@ -192,7 +193,7 @@ def read_list(raw: object) -> list[object]:
         if len(lines) > 1 and all(map(_BULLET.match, lines)):
             return [_BULLET.sub("", line).strip() for line in lines]
         return [] if fold_option(raw) in _EMPTY_WORDS else [raw]
-    return [] if raw is None else [raw]
+    return [] if raw is None or raw is False else [raw]
 
 
 def find_false_numbers(value: object, raw: object, loc: _Path = ()) -> Iterator[ErrorDetails]:
@@ -312,8 +313,19 @@ def _repair_value(
     if error_type in ("list_type", "tuple_type"):
         return read_list(raw)
     if error_type == "string_type":
+        if isinstance(raw, bool):
+            return _read_boolean_as_text(field, stated=raw)
         return _UNREAD if isinstance(raw, dict) else read_text(raw)
     return _UNREAD
+
+
+def _read_boolean_as_text(field: FieldInfo | None, *, stated: bool) -> Any:
+    # `false` means "there is none" where a text may be left out. Otherwise a boolean is no text.
+    if stated or field is None:
+        return _UNREAD
+    if _may_be_null(field):
+        return None
+    return "" if _has_empty_default(field) else _UNREAD
 
 
 def _drop_unreadable(

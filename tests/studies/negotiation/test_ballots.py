@@ -455,6 +455,24 @@ def test_words_for_none_are_no_objection(run_negotiation: Runner) -> None:
         assert found == ("", None, False), ballots[group_id]
 
 
+@pytest.mark.parametrize("stated", [False, "false"])
+def test_false_in_a_field_for_words_is_no_option_and_no_objection(
+    run_negotiation: Runner, stated: object
+) -> None:
+    ballot = {"new_option": stated, "hard_no": stated, "objection": stated}
+    run = run_with_ballots(run_negotiation, {"group": ballot})
+    row = read_cuisine_ballots(run)["group"]
+    assert (row["top_choice"], row["acceptable"]) == ("diner", "")
+    assert (row["hard_no"], row["objection"], row["unmatched"]) == ("", None, None)
+    assert set(run.table("scores").filter(topic="cuisine")["option"]) == {"barbecue", "diner"}
+
+
+def test_true_in_the_field_for_a_new_option_adds_none(run_negotiation: Runner) -> None:
+    ballot = {"top_choice": "none_of_these", "new_option": True, "acceptable": ["barbecue"]}
+    row = read_cuisine_ballots(run_with_ballots(run_negotiation, {"group": ballot}))["group"]
+    assert (row["top_choice"], row["acceptable"]) == (None, "barbecue")
+
+
 def test_two_options_that_fold_to_the_same_are_refused() -> None:
     for pair in (["sushi", "Sushis"], ["Diner", "diners"], ["café", "CAFE"], ["tennis", "Tennis "]):
         with pytest.raises(ValueError, match="duplicate option"):

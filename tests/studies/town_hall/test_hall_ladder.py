@@ -202,6 +202,31 @@ def test_a_vote_that_cannot_be_read_costs_no_other_vote(vote: str | None) -> Non
     assert (kept.value.votes, kept.value.missing) == ({"V1": "yes"}, {"V2": "unparsed"})
 
 
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_boolean_in_place_of_words_is_never_heard(tmp_path: Path, stated: bool) -> None:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        if key == ("speak", "A02", 1):
+            return {**said, "full_statement": stated}
+        if key == ("think", "A02", 1):
+            return {**said, "key_concerns": [stated, "noise"], "strategic_notes": stated}
+        return said
+
+    hall_run, quality = run_and_read_quality(tmp_path, answer)
+    utterances = hall_run.table("utterances")
+    assert not utterances["text"].str.contains("(?i)true|false").any()
+    statement = utterances.filter(stage="speak", speaker_id="A02", round=1)
+    assert (statement["text"].item(), statement["missing"].item()) == ("", "unparsed")
+    # The other fields of the answer are kept, and each dropped value is a row.
+    assert utterances.filter(stage="think", speaker_id="A02")["text"].str.contains("noise").any()
+    repairs = hall_run.table("repairs").filter(stage="think")
+    assert set(zip(repairs["field"], repairs["was"], strict=True)) == {
+        ("key_concerns", str(stated)),
+        ("strategic_notes", str(stated)),
+    }
+    assert quality["statements_unread"] == 1
+
+
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     from folkmoot.errors import RefusedError
 

@@ -25,10 +25,14 @@ from folkmoot.studies.negotiation.rules.tally import (
 # an option only if it is as short as `BARE_WORDS` ("cheap, please").
 MOST_WORDS = 6
 BARE_WORDS = 3
-# Entries in place of an empty list, also where "everything" is an answer.
+# Entries in place of an empty list, also where "everything" is an answer. A boolean in quotation
+# marks names nothing either.
 NONE = frozenset(
     words_of(phrase)
-    for phrase in ("none", "n/a", "na", "nothing", "nil", "null", "no", "no objections")
+    for phrase in (
+        *("none", "n/a", "na", "nothing", "nil", "null", "no", "no objections"),
+        *("true", "false"),
+    )
 )
 # Words that add nothing to an entry of `NONE`, as in "No, I have no other objections at all".
 AROUND_NONE = frozenset(words_of("a all any are at else firm further have i is other there"))

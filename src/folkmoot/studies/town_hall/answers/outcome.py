@@ -289,7 +289,7 @@ class Ballot(BaseModel):
             else:
                 votes[item] = vote
                 if vote != stated:
-                    reading.add_repair(f"{item}.vote", "spelling", read_text(stated), vote)
+                    reading.add_repair(f"{item}.vote", "spelling", stated, vote)
         if not votes and set(missing.values()) == {UNREAD}:
             raise ValueError("no vote could be read")
         return {"votes": votes, "reasons": reasons, "missing": missing}

@@ -53,14 +53,22 @@ ASKED_ORDER: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def _parse_words(raw: object, info: ValidationInfo) -> str:
+    if isinstance(raw, bool):
+        Repairer.from_info(info).note(str(info.field_name), "wrong_shape", raw)
+    return read_text(raw)
+
+
 def _parse_texts(raw: object, info: ValidationInfo) -> object:
     if isinstance(raw, str):
         Repairer.from_info(info).note(str(info.field_name), "wrong_shape", raw, raw)
         raw = [raw]
-    return [text for text in map(read_text, raw) if text] if isinstance(raw, Sequence) else raw
+    if not isinstance(raw, Sequence):
+        return raw
+    return [text for text in (_parse_words(entry, info) for entry in raw) if text]
 
 
-Words = Annotated[str, BeforeValidator(read_text)]
+Words = Annotated[str, BeforeValidator(_parse_words)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
 # A text that the whole hall hears or votes on.
 StatedText = Annotated[str, AfterValidator(require_text)]

@@ -271,7 +271,8 @@ class Repairer:
 
         An empty `replacement` means that the value was dropped.
         """
-        self.reading.add_repair(field, kind, read_text(original), replacement)
+        written = original if isinstance(original, bool) else read_text(original)
+        self.reading.add_repair(field, kind, written, replacement)
 
     def target(self, raw: object, field: str) -> str:
         """Return the id of the resident that a value names.
