@@ -473,6 +473,27 @@ def test_true_in_the_field_for_a_new_option_adds_none(run_negotiation: Runner) -
     assert (row["top_choice"], row["acceptable"]) == (None, "barbecue")
 
 
+def test_a_refusal_in_place_of_an_objection_is_no_firm_no(run_negotiation: Runner) -> None:
+    refusal = "As an AI I would rather not say."
+    nothing_else = {"top_choice": "I would rather not say."}
+    ballots: dict[str, dict[str, Any]] = {
+        "objection": {**nothing_else, "objection": refusal},
+        "hard_no": {**nothing_else, "hard_no": [refusal]},
+        "beside": {"top_choice": "diner", "hard_no": ["barbecue"], "objection": refusal},
+    }
+    rows = read_cuisine_ballots(run_with_ballots(run_negotiation, ballots))
+    assert all(row["objection"] is None and row["asked_again"] for row in rows.values())
+    assert all(refusal in row["unmatched"] for row in rows.values())
+    for group_id in ("objection", "hard_no"):
+        assert (rows[group_id]["missing"], rows[group_id]["reason"]) == (True, "unparsed")
+    beside = rows["beside"]
+    assert (beside["top_choice"], beside["hard_no"], beside["missing"]) == (
+        "diner",
+        "barbecue",
+        False,
+    )
+
+
 def test_two_options_that_fold_to_the_same_are_refused() -> None:
     for pair in (["sushi", "Sushis"], ["Diner", "diners"], ["café", "CAFE"], ["tennis", "Tennis "]):
         with pytest.raises(ValueError, match="duplicate option"):

@@ -22,6 +22,7 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.json_schemas import json_schema
+from folkmoot.conversation.reply_forms import looks_like_refusal
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import MemberBallot, match_option
@@ -364,14 +365,20 @@ def read_hard_no(
 
     The rejections that name no option are in the member's words.
 
-    - `unmatched`: receives the entries of `hard_no` that name no option.
+    - `unmatched`: receives the entries of `hard_no` that name no option, and a refusal to answer in
+      place of an objection.
     - `own_option`: an option that the member added, or "".
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
     unmatched += unmatched_rejections
+    if looks_like_refusal(form.objection):
+        unmatched.append(form.objection)
     objections = (form.objection, *unmatched_rejections)
-    return hard_no, tuple(entry for entry in objections if not is_none(entry))
+    # Who refuses to answer rejects no option.
+    return hard_no, tuple(
+        entry for entry in objections if not is_none(entry) and not looks_like_refusal(entry)
+    )
 
 
 def _match_all(
