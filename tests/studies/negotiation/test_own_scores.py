@@ -127,6 +127,43 @@ def test_an_unreadable_score_is_unparsed_and_not_the_way_out_of_the_member(
     assert expected.items() <= reasons.items()
 
 
+@pytest.mark.parametrize("other_score", [-4, None])
+def test_two_different_scores_of_an_option_go_back_once_and_are_no_score(
+    run_negotiation: Runner, other_score: int | None
+) -> None:
+    asked: list[str] = []
+
+    def reply_to(request: ModelRequest, address: str) -> str:
+        if not asks_for_own_scores(request) or "/traveler_1/cuisine/" not in address:
+            return reply_sensibly(request, address)
+        asked.append(request.messages[-1].content)
+        stated = [("diner", 2), ("diner", 2), ("barbecue", 3), ("barbecue", other_score)]
+        scores = [{"option": option, "score": score} for option, score in stated]
+        return json.dumps({"reason": "", "scores": scores, "hard_no": []})
+
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"])
+    _, again = asked
+    assert "“barbecue” is none of the options to which you gave only one score." in again
+    own = run.table("own_scores").filter(topic="cuisine", member_id="traveler_1")
+    assert set(own.select("option", "score", "missing").rows()) == {
+        ("barbecue", None, "unparsed"),
+        ("diner", 2, None),
+    }
+
+
+def test_a_score_that_is_declined_does_not_count(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        if not asks_for_own_scores(request):
+            return reply_sensibly(request, address)
+        options = list_options(get_question(request))
+        scores = [{"option": o, "score": 3, "declined": o == "barbecue"} for o in options]
+        return json.dumps({"reason": "", "scores": scores, "hard_no": []})
+
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"])
+    own = run.table("own_scores").filter(topic="cuisine")
+    assert set(own.select("option", "score").rows()) == {("barbecue", None), ("diner", 3)}
+
+
 def test_scores_of_a_member_who_declines_are_missing(run_negotiation: Runner) -> None:
     def reply_to(request: ModelRequest, address: str) -> str:
         if asks_for_own_scores(request) and "/traveler_2/" in address:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
@@ -17,6 +17,7 @@ from folkmoot.conversation.answer_types import (
     NONE_OF_THESE,
     FieldForPeople,
     Json,
+    is_declined,
     parse_way_out,
     pin_schema,
     with_ways_out,
@@ -175,6 +176,12 @@ class Score(_Reply):
         description="from -4 (against it) to 4 (all for it); null if you cannot say",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_declined_score(cls, raw: object) -> object:
+        # The whole reply has a field `declined`. Some models put it beside a score.
+        return {**raw, "score": None} if isinstance(raw, Mapping) and is_declined(raw) else raw
+
 
 class ScoreForm(_Reply):
     """The answer type of a ballot with a score for every option.
@@ -292,6 +299,7 @@ class BallotRead:
 
 OPTIONS_ON_THE_TABLE = "options on the table"
 OPTIONS_SCORED = "options to which you gave a score"
+OPTIONS_SCORED_ONCE = "options to which you gave only one score"
 MEMBERS = "members and groups of members"
 TIMES = "times (days or parts of a day)"
 
@@ -327,24 +335,33 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
     """Return the scores that a member filled in, as a parsed ballot."""
     # An option without a score entry is recorded as a problem, so that the question is asked again.
+    # So is an option with two different scores, which has no score: to choose one would be a guess.
     # The option with the highest score is the top choice. Other options with scores above zero are
     # acceptable.
     unmatched: list[str] = []
-    scores: dict[str, float] = {}
-    stated_options: set[str] = set()
+    stated_scores: dict[str, set[int | None]] = {}
     for score in form.scores:
         for option in _match_all([score.option], options, unmatched):
-            stated_options.add(option)
-            if score.score is not None:
-                scores.setdefault(option, score.score)
-    cannot_say = frozenset(stated_options - scores.keys())
+            stated_scores.setdefault(option, set()).add(score.score)
+    contradictory = [option for option in options if len(stated_scores.get(option, ())) > 1]
+    only_scores = {
+        option: next(iter(stated))
+        for option, stated in stated_scores.items()
+        if option not in contradictory
+    }
+    scores: dict[str, float] = {
+        option: score for option, score in only_scores.items() if score is not None
+    }
+    cannot_say = frozenset(only_scores.keys() - scores.keys())
     hard_no, objections = read_hard_no(form, options, unmatched)
     problems: dict[str, Sequence[str]] = {OPTIONS_ON_THE_TABLE: unmatched} if unmatched else {}
-    unscored = [option for option in options if option not in stated_options]
+    unscored = [option for option in options if option not in stated_scores]
     if unscored:
         problems[OPTIONS_SCORED] = unscored
+    if contradictory:
+        problems[OPTIONS_SCORED_ONCE] = contradictory
     if not (scores or hard_no or objections):
-        missing = "unparsed" if unscored else CANNOT_SAY
+        missing = "unparsed" if unscored or contradictory else CANNOT_SAY
         return BallotRead(None, problems, missing, cannot_say=cannot_say)
     liked_options = sorted(
         (option for option, score in scores.items() if score > 0 and option not in hard_no),
