@@ -244,6 +244,7 @@ NO_OPTION = [
     *("all except diner", "barbecue or diner", "TBD", "a compromise", "diner (no barbecue)"),
     *("Anna and Ben", "the diner", "not barbecue", "option 1", "either", "dinner"),
     *("diner?", "~~diner~~"),
+    *("❌ diner", "✗ diner", "≠ diner", "!diner", "-diner", "diner 👎", "diner…"),
 ]
 
 
@@ -292,11 +293,11 @@ def read_cuisine_ballots(run: Any) -> dict[str, dict[str, Any]]:
     return {row["group_id"]: row for row in rows.to_dicts()}
 
 
-# An alternative, a choice of two, no choice, another word, and one that was cut off. The nightly
-# tests check the rest.
+# An alternative, a choice of two, no choice, another word, one that was cut off, and one that is
+# crossed out. The nightly tests check the rest.
 DAILY = (
     *("anything but diner", "barbecue or diner", "undecided", "dinner", "diner?", "~~diner~~"),
-    "diner…",
+    *("diner…", "❌ diner"),
 )
 NIGHTLY = tuple(entry for entry in NO_OPTION if entry not in DAILY)
 

@@ -22,6 +22,7 @@ from folkmoot.studies.negotiation.rules.replies import (
     summary_option,
 )
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
+from folkmoot.studies.negotiation.rules.tally import match_option
 from tests.shown import render_run_text
 from tests.studies.negotiation.conftest import (
     Runner,
@@ -111,11 +112,18 @@ NO_OPTION = [
     *("all except diner", "sushi or diner", "TBD", "a compromise", "diner (no barbecue)"),
     *("the diner", "not the diner", "diner and barbecue", "none", "Diner / sushi", "tapas", ""),
     *("sushi on Day 2", "option 1", "everyone's favourite", "unclear", "n/a", "diner?sushi"),
+    *("❌ diner", "✗ diner", "≠ diner", "!diner", "-diner", "diner 👎", "diner…"),
 ]
 NO_MEMBER = [
     *("Uncle Bob", "Anna and Ben", "everyone else", "the others", "Parent 1, Child 1"),
     *("nobody", "not Child 1", "all but Child 1", "whoever wants", "Child", "Child 3"),
 ]
+
+
+@pytest.mark.parametrize("entry", ["Plan A+", "plan a+", "**Plan A+**", "“plan-a+”."])
+def test_an_option_is_not_one_that_differs_in_a_symbol(entry: str) -> None:
+    assert match_option(entry, ["Plan A", "Plan A+"]) == "Plan A+"
+    assert match_option(entry, ["Plan A"]) is None
 
 
 @pytest.mark.parametrize("share", [make_entry(option) for option in NO_OPTION])

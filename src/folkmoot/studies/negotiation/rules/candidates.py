@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from folkmoot.hints import collapse_spaces
 from folkmoot.studies.negotiation.rules.tally import (
@@ -18,8 +19,12 @@ from folkmoot.studies.negotiation.rules.tally import (
     fold_option,
     match_option,
     split_clauses,
+    symbols_of,
     words_of,
 )
+
+# The words and the symbols of an option. Options with equal keys are one option.
+OptionKey: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 
 # A longer entry of a ballot is a sentence and no option. A preference text without a cue counts as
 # an option only if it is as short as `BARE_WORDS` ("cheap, please").
@@ -71,7 +76,7 @@ def candidate_options(
     # words ("cheap, please") is taken as a whole.
     # Top choices and acceptable options of ballots are on the table as well. Options that differ
     # only in case, plurals or accents are one option. The order of members has no influence.
-    candidates: dict[tuple[str, ...], str] = {}
+    candidates: dict[OptionKey, str] = {}
     for text in texts.values():
         mentions = find_mentions(text, catalogue)
         own_phrases = (
@@ -100,16 +105,15 @@ def normalise_entry(entry: str) -> str:
     return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
 
 
-def _add_candidate(
-    candidates: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]
-) -> None:
+def _add_candidate(candidates: dict[OptionKey, str], option: str, catalogue: Sequence[str]) -> None:
     words = fold_option(option)
     if not words:
         return
+    key = words, symbols_of(option)
     # An option has one spelling, independent of the order of members: that of the catalogue,
     # otherwise the alphabetically first one.
     usual_option = match_option(option, catalogue)
-    candidates[words] = usual_option or min(option, candidates.get(words, option))
+    candidates[key] = usual_option or min(option, candidates.get(key, option))
 
 
 def _own_words(text: str) -> set[str]:

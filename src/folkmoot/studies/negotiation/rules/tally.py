@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
-from folkmoot.conversation.json_replies import CUT_MARK
+from folkmoot.conversation.reply_forms import normalise_text, undecorated_forms
 from folkmoot.hints import natural_sort_key
 from folkmoot.studies.negotiation.rules.strategies import Member
 
@@ -45,6 +45,7 @@ nothing now one only please somebody someone something still
 """
 STOP_WORDS = frozenset(_SMALL.split())
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:'[^\W_]+)*|,")
+_SYMBOL = re.compile(r"[^\w\s'\"`.,;:/\\&()\[\]{}·•-]|\.{2,}|^-(?=\w)")
 _APOSTROPHES = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bc\u00b4`]")
 _BOUNDARY = re.compile(r"(?<!\d)\.|\.(?!\d)|[;!?\n\r]")
 # Words that may occur between the options of one list: "sushi, a diner, or barbecue".
@@ -129,12 +130,22 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
     Returns None if the entry names no listed option.
     """
-    # Differences of case, accents and plural endings are ignored. A question ("sushi?"), a struck
-    # word ("~~sushi~~") and a word that was cut off ("sush…") name no option, as in a `Choice`.
+    # Differences of case, accents and plural endings are ignored. Decoration is, too, but other
+    # symbols are kept, as in a `Choice`: "~~sushi~~", "sushi?", "❌ sushi" and "sush…", which was cut off,
+    # name no option, and "Plan A+" is not "Plan A".
     folded = fold_option(entry)
-    matched = next((option for option in options if folded and fold_option(option) == folded), None)
-    marks = [mark for mark in ("?", "？", "~~", CUT_MARK) if mark in entry]
-    return None if any(mark not in (matched or "") for mark in marks) else matched
+    alike = [option for option in options if folded and fold_option(option) == folded]
+    if entry in alike:
+        return alike[alike.index(entry)]
+    symbols = {symbols_of(form) for form in undecorated_forms(entry)} if alike else set()
+    return next((option for option in alike if symbols_of(option) in symbols), None)
+
+
+def symbols_of(text: str) -> tuple[str, ...]:
+    """Return the symbols in a text that can change which option it names, such as "+" or "❌"."""
+    # Hyphens, commas and brackets inside a phrase cannot. A dash before the first word may mean
+    # "minus", and two dots may mark a word that was cut off.
+    return tuple(_SYMBOL.findall(normalise_text(text)))
 
 
 def content_words(text: str) -> frozenset[str]:
