@@ -227,6 +227,49 @@ def test_a_boolean_in_place_of_words_is_never_heard(tmp_path: Path, stated: bool
     assert quality["statements_unread"] == 1
 
 
+def test_each_unread_vote_is_a_row_of_the_repairs(tmp_path: Path) -> None:
+    refusal = "I would rather not say"
+
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        if key[0] == "plan":
+            proposals = ("Do it?", "And that?")
+            items = [
+                {"proposal": text, "reasoning": "", "originating_residents": []}
+                for text in proposals
+            ]
+            return {"items": items}
+        return said | {"V1": {"vote": refusal}} if key[:2] == ("vote", "A02") else said
+
+    hall_run, quality = run_and_read_quality(tmp_path, answer)
+    repairs = hall_run.table("repairs").filter(stage="vote")
+    rows = repairs.select("agent_id", "field", "kind", "was", "dropped").rows()
+    assert rows == [("A02", "V1.vote", "unreadable", refusal, True)]
+    assert quality["votes_uncast"] == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "votes", "missing"),
+    [
+        ('{"vote": "yes", "declined": true}', {}, {"V1": "declined"}),
+        ('{"vote": "yes", "declined": false}', {"V1": "yes"}, {}),
+        ('{"vote": "yes", "declined": "As an AI I cannot vote"}', {}, {"V1": "unparsed"}),
+        ('"yes", "v1": "no"', {}, {"V1": "unparsed"}),
+        ('"yes", "v1": "yes"', {"V1": "yes"}, {}),
+    ],
+)
+def test_a_vote_that_is_taken_back_in_its_ballot_does_not_count(
+    first: str, votes: dict[str, str], missing: dict[str, str]
+) -> None:
+    answer_type = ballot_type(("V1", "V2"))
+    reply = f'{{"V1": {first}, "V2": "no"}}'
+    is_reasked = isinstance(answer_type.parse_reply(reply), ParseFailure)
+    assert is_reasked == ("unparsed" in missing.values())
+    parsed = answer_type.salvage_reply(reply)
+    assert parsed is not None
+    assert parsed.value.votes == {**votes, "V2": "no"} and parsed.value.missing == missing
+
+
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     from folkmoot.errors import RefusedError
 

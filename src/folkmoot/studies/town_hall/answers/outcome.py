@@ -14,11 +14,12 @@ from folkmoot.conversation.answer_types import (
     WAYS_OUT,
     Json,
     ValidationContext,
+    is_declined,
     parse_way_out,
     pin_schema,
     with_ways_out,
 )
-from folkmoot.conversation.lenient_fields import read_list, read_text
+from folkmoot.conversation.lenient_fields import UNREADABLE, read_list, read_text
 from folkmoot.hints import collapse_spaces
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import VOTES
@@ -265,7 +266,11 @@ class Ballot(BaseModel):
         votes: dict[str, str] = {}
         reasons: dict[str, str] = {}
         missing: dict[str, str] = {}
-        by_key = {str(key).strip().casefold(): value for key, value in raw.items()}
+        by_key: dict[str, object] = {}
+        for name, value in raw.items():
+            key = str(name).strip().casefold()
+            # Two different votes on one item are no vote, as if the key were repeated.
+            by_key[key] = {} if key in by_key and by_key[key] != value else value
         # Echoed fields have been removed from the reply, so they look like absent ones here.
         repeated = {path.casefold() for path in reading.echoed}
         for item in reading.context:
@@ -274,13 +279,21 @@ class Ballot(BaseModel):
             entry = entry if isinstance(entry, Mapping) else {"vote": entry}
             stated = entry.get("vote")
             reasons[item] = read_text(entry.get("reason"))
-            if (way_out := parse_way_out(stated, WAYS_OUT)) is not None:
+            try:
+                is_item_declined = is_declined(entry)
+            except ValueError:
+                # `declined` with other words may be a refusal, so the vote beside it is unclear.
+                is_item_declined, stated = False, entry
+            if is_item_declined:
+                missing[item] = DECLINED
+            elif (way_out := parse_way_out(stated, WAYS_OUT)) is not None:
                 missing[item] = way_out.reason
             elif stated is None and repeated & {key, f"{key}.vote"}:
                 missing[item] = TEMPLATE_SENTENCE
             elif (vote := yes_or_no(stated)) is None:
                 if reading.salvage:
                     missing[item] = UNREAD
+                    reading.add_repair(f"{item}.vote", UNREADABLE, "" if stated is None else stated)
                     continue
                 raise ValueError(
                     f"{item} has no vote of yes or no, {NONE_OF_THESE} or {DECLINED}. "
