@@ -152,6 +152,80 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     assert references["missing"].to_list() == ["unknown_value"] * 2
 
 
+UNREAD_REFERENCES = {
+    "absent": None,
+    "words": "A01: agree, A03: agree",
+    "object": {"A01": "agree", "A03": "agree"},
+    "texts": ["A01 (agree)", "A03 (agree)"],
+    "unknown": [{"target_agent": "A99", "interaction_type": "agree", "content": "Yes."}],
+}
+
+
+@pytest.mark.parametrize("written", UNREAD_REFERENCES)
+def test_references_that_cannot_be_read_are_unknown_and_ignore_no_one(
+    tmp_path: Path, written: str
+) -> None:
+    def spoil(said: Any, _: int) -> Any:
+        del said["references"]
+        given = UNREAD_REFERENCES[written]
+        return said | ({} if given is None else {"references": given})
+
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        return spoiled(key, request) if key[2] == 2 else answer_plainly(key, request)
+
+    spoiled = spoil_answers("speak", "A02", spoil)
+    hall_run, quality = run_and_read_quality(tmp_path, answer)
+    reactions = hall_run.table("reactions").filter(round=2)
+    # The statement was heard, so others can ignore its speaker.
+    assert set(reactions["speaker"]) == {"A01", "A03", "A04", "A05"}
+    assert "A02" in set(reactions["target"])
+    row = hall_run.table("rounds").filter(agent_id="A02", round=2)
+    assert row["references_made"].item() is None
+    repairs = hall_run.table("repairs").filter(stage="speak", agent_id="A02", dropped=True)
+    assert not repairs.is_empty() and quality["reasks"] == 0
+
+
+@pytest.mark.parametrize("given", [[], False, "none", "only oneself"])
+def test_a_statement_that_refers_to_no_other_resident_ignores_all(
+    tmp_path: Path, given: Any
+) -> None:
+    if given == "only oneself":
+        given = [{"target_agent": "A02", "interaction_type": "cite", "content": "As I said."}]
+    answer = spoil_answers(
+        "speak",
+        "A02",
+        lambda said, _: said | ({"references": given} if "references" in said else {}),
+    )
+    hall_run, _ = run_and_read_quality(tmp_path, answer)
+    own = hall_run.table("reactions").filter(speaker="A02")
+    assert own["reaction_level"].to_list() == [0] * 8
+    assert hall_run.table("rounds").filter(agent_id="A02")["references_made"].to_list() == [0] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "concerns", "dropped"),
+    [
+        ([], 0, []),
+        ({"resident": "A04", "concern": "rent"}, 0.5, []),
+        (["A04: rent"], None, ["A04: rent"]),
+        ("A04: rent", None, ["A04: rent"]),
+        (None, None, [""]),
+    ],
+)
+def test_unread_concerns_of_the_final_text_are_unknown(
+    tmp_path: Path, given: Any, concerns: float | None, dropped: list[str]
+) -> None:
+    spoil = spoil_answers(
+        "consensus", "consensus", lambda said, _: said | {"concerns_reflected": given}
+    )
+    hall_run, _ = run_and_read_quality(tmp_path, spoil)
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
+    assert found["vulnerable"]["concerns_in_final_per_resident"] == concerns
+    repairs = hall_run.table("repairs").filter(stage="consensus", dropped=True)
+    assert repairs["was"].to_list() == dropped
+    assert hall_run.table("utterances").filter(stage="consensus")["text"].to_list() == ["We agree."]
+
+
 def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) -> None:
     def eager(said: Any, _: int) -> Any:
         entry = {"target_agent": "A01", "interaction_type": "agree", "content": "Quite so."}

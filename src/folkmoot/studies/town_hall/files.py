@@ -583,7 +583,7 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
         turn = round_.turns[resident]
         data = {
             "stance": turn.stance or None,
-            "references": len(turn.speaking.references),
+            "references": len(turn.speaking.references) if turn.has_known_references else None,
             "words": count_words(turn.speaking.full_statement),
         }
         action = "kept_silent" if turn.is_silent else "spoke"

@@ -124,6 +124,9 @@ class Closing(Minimal):
         description="one entry for each resident whose concern the text takes up"
     )
 
+    def _lists_to_state(self, _asked: AskContext) -> tuple[str, ...]:
+        return ("concerns_reflected",)
+
     @field_validator("consensus")
     @classmethod
     def _strip_closing(cls, text: str) -> str:
@@ -132,9 +135,7 @@ class Closing(Minimal):
     @field_validator("concerns_reflected", mode="before")
     @classmethod
     def _keep_known_concerns(cls, raw: object, info: ValidationInfo) -> object:
-        concerns = [
-            entry for entry in (raw if isinstance(raw, list) else []) if isinstance(entry, Mapping)
-        ]
+        concerns = Repairer.from_info(info).parse_entries(raw, "concerns_reflected")
         known_concerns = _with_targets(concerns, "concerns_reflected", info)
         # A list keeps the order of the text, and records cannot be hashed.
         return [

@@ -28,9 +28,9 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.json_schemas import json_schema
-from folkmoot.conversation.lenient_fields import read_text, require_text
+from folkmoot.conversation.lenient_fields import read_list, read_text, require_text
 from folkmoot.json_text import Schema
-from folkmoot.studies.town_hall.answers.repairs import Repairer
+from folkmoot.studies.town_hall.answers.repairs import AskContext, Repairer
 
 MISSING_VALUE, UNKNOWN_VALUE = "missing_value", "unknown_value"
 # The reason of a field in which the model copied a sentence of the prompt's answer format.
@@ -128,6 +128,7 @@ class Record(BaseModel):
             name: cls._placeholder_value(name) for name in missing
         }
         record = handler(complete)
+        missing = record._find_unstated_lists(given, Repairer.from_info(info)) | missing
         if not missing:
             return record
         empty = {name: cls._empty_value(name) for name in missing}
@@ -145,6 +146,27 @@ class Record(BaseModel):
         for name in cls.CLOSED:
             if (way_out := parse_way_out(raw.get(name), WAYS_OUT)) is not None:
                 missing[name] = way_out.reason
+        return missing
+
+    def _lists_to_state(self, _asked: AskContext) -> tuple[str, ...]:
+        # The lists whose emptiness is a finding, so that only the speaker may state it.
+        return ()
+
+    def _find_unstated_lists(
+        self, given: Mapping[str, object], repairer: Repairer
+    ) -> dict[str, str]:
+        # List → reason, for each empty list that the speaker did not state to be empty. It was
+        # left out, or none of its entries could be read.
+        missing: dict[str, str] = {}
+        for name in self._lists_to_state(repairer.asked) if repairer.reading.context else ():
+            stated = given.get(name)
+            if getattr(self, name) or name in repairer.reading.echoed:
+                continue
+            if stated is None:
+                repairer.note(name, MISSING_VALUE, stated)
+                missing[name] = MISSING_VALUE
+            elif read_list(stated) and repairer.has_dropped_unread(name):
+                missing[name] = UNKNOWN_VALUE
         return missing
 
     @classmethod

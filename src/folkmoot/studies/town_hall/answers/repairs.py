@@ -274,6 +274,16 @@ class Repairer:
         written = original if isinstance(original, bool) else read_text(original)
         self.reading.add_repair(field, kind, written, replacement)
 
+    def has_dropped_unread(self, name: str) -> bool:
+        """Return whether an entry of the list `name` was dropped that could not be read."""
+        # A reference to oneself can be read: it refers to no other resident.
+        return any(
+            repair.is_dropped
+            and repair.kind != "self_reference"
+            and repair.field.partition(".")[0] == name
+            for repair in self.reading.repairs
+        )
+
     def target(self, raw: object, field: str) -> str:
         """Return the id of the resident that a value names.
 

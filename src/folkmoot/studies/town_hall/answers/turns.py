@@ -293,6 +293,10 @@ class Speaking(Minimal):
             return require_text(text.strip())
         return ""
 
+    def _lists_to_state(self, asked: AskContext) -> tuple[str, ...]:
+        # Round 1 asks for no references, and silence has none.
+        return ("references",) if asked.round > 1 and self.full_statement else ()
+
     @property
     def is_silent(self) -> bool:
         """True if the resident chose to say nothing."""
