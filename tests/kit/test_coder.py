@@ -167,6 +167,43 @@ def test_an_empty_list_is_refused_if_one_code_is_required() -> None:
     assert isinstance(parse_codes(codebook=several), ParsedAnswer)
 
 
+KEEN = '{"code": "keen", "quote": "Ann skips the museum"}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"codes": [',
+        f'{{"codes": [{KEEN},',
+        f'{{"codes": [{KEEN}, {{"code": "opposed", "quote": "Ann…',
+        'I will not code this. {"codes": []}',
+        'I will not code this.\n```json\n{"codes": []}\n```',
+        '{"codes": [], "declined": "As an AI I cannot."}',
+    ],
+)
+def test_a_cut_list_and_a_refusal_do_not_say_that_no_further_code_applies(reply: str) -> None:
+    answer_type = CodesAnswer(THEMES, CODED_TEXT)
+    assert isinstance(answer_type.parse_reply(reply), ParseFailure)
+    assert answer_type.salvage_reply(reply) is None
+
+
+@pytest.mark.parametrize("codes", ["[]", f"[{KEEN}]", f'[{KEEN[:-1]}, "declined": true}}]'])
+def test_a_coder_declines_by_the_field_of_that_name(codes: str) -> None:
+    is_in_entry = "declined" in codes
+    declined = "" if is_in_entry else ', "declined": true'
+    reply = f'{{"codes": {codes}{declined}}}'
+    answer = CodesAnswer(THEMES, CODED_TEXT).parse_reply(reply)
+    assert isinstance(answer, Missing) and answer.reason == "declined"
+
+
+@pytest.mark.parametrize(
+    "reply", ['{"codes": []}', '```json\n{"codes": []}\n```', "{'codes': [],}"]
+)
+def test_an_empty_list_alone_says_that_no_code_applies(reply: str) -> None:
+    answer = CodesAnswer(THEMES, CODED_TEXT).parse_reply(reply)
+    assert isinstance(answer, ParsedAnswer) and answer.value == ()
+
+
 @pytest.mark.parametrize("reply", ["", "too dear", "[]]", "{", '{"codes": 3}', "null"])
 def test_malformed_replies_are_parse_failures(reply: str) -> None:
     answer_type = CodesAnswer(DECISION, CODED_TEXT)

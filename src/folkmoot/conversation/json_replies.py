@@ -81,6 +81,12 @@ def text_after_json(reply: str) -> str:
     return reply[end + 1 :] if is_closed and end >= 0 else ""
 
 
+def has_open_brackets(reply: str) -> bool:
+    """Return whether a JSON reply ends before its lists and objects are closed."""
+    outside_texts = _WHOLE_TEXT.sub("", reply)
+    return _count_open_brackets(outside_texts) > 0
+
+
 def read_whole_json(reply: str, *, repair: bool) -> object | None:
     """Return the JSON value that a reply consists of, or None if the reply is prose.
 
@@ -222,5 +228,9 @@ def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
 
 def _is_worth_repairing(reply: str) -> bool:
     # The repair library is slow for long replies and for many open brackets.
-    unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
-    return unclosed <= MAX_UNCLOSED_BRACES and len(reply) <= MAX_REPAIRABLE_CHARACTERS
+    is_short = len(reply) <= MAX_REPAIRABLE_CHARACTERS
+    return is_short and _count_open_brackets(reply) <= MAX_UNCLOSED_BRACES
+
+
+def _count_open_brackets(text: str) -> int:
+    return text.count("{") - text.count("}") + text.count("[") - text.count("]")

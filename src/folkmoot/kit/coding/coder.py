@@ -21,15 +21,18 @@ from pydantic import (
 
 from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import (
+    DECLINED,
     AnswerType,
     JsonList,
     Missing,
     ParsedAnswer,
     ParseFailure,
+    is_declined,
     parse_way_out,
     pin_schema,
     with_ways_out,
 )
+from folkmoot.conversation.json_replies import REPAIRED, has_open_brackets, read_whole_json
 from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.conversation.prompts import PromptLibrary, escape_json
 from folkmoot.conversation.reply_forms import normalise_text
@@ -458,6 +461,11 @@ class _CodeReply(BaseModel):
     code: str
     quote: str | None = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_declined_code(cls, raw: object) -> object:
+        return {**raw, "code": DECLINED} if isinstance(raw, dict) and is_declined(raw) else raw
+
 
 @dataclass(frozen=True)
 class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
@@ -517,6 +525,11 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         coded = [item for item in parsed.value if self._way_out(item) is None]
         if ways_out and not coded:
             return ways_out[0]
+        # An empty list states that no code applies. Words beside it may be those of a refusal.
+        if not parsed.value and read_whole_json(reply, repair=True) is None:
+            return ParseFailure(
+                "The list of codes was empty, beside other words. Reply with only the JSON object."
+            )
         codes = self._check_items(coded)
         problems = [
             assigned_code.rejection_reason
@@ -553,6 +566,17 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(parsed, ParsedAnswer):
             return parsed
+        # A reply that was cut off may lack further codes.
+        if parsed.parse_step == REPAIRED and has_open_brackets(reply):
+            return ParseFailure(
+                "The JSON object was not complete. Reply with the whole JSON object again."
+            )
+        whole = read_whole_json(reply, repair=True)
+        try:
+            if isinstance(whole, dict) and is_declined(whole):
+                return Missing(DECLINED)
+        except ValueError as error:
+            return ParseFailure(f"The JSON did not fit: {error}.")
         # `_CodeReply` names no slots, so their names are matched here.
         values = [item.model_dump() for item in parsed.value]
         matched, _ = match_field_names({"codes": values}, self.schema)
