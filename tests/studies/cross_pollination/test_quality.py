@@ -172,6 +172,19 @@ def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) 
     assert "rankings" not in {f.key for f in done.findings}
 
 
+def test_a_ranking_whose_numbers_contradict_its_order_is_asked_for_again(tmp_path: Path) -> None:
+    def ranked(request: ModelRequest, address: str) -> str:
+        if "/ranking/" not in address:
+            return answer_as_planted(request, address)
+        if address.endswith(".r1"):
+            return json.dumps({"ranking": [f"#1 {SAFETY}", f"2) {JOBS}", f"3. {PARKS}"]})
+        return json.dumps({"ranking": [f"3. {PARKS}", f"2. {JOBS}", f"1. {SAFETY}"]})
+
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
+    rankings = set(done.table("participants")["ranking_before"])
+    assert {tuple(json.loads(ranking)) for ranking in rankings} == {(SAFETY, JOBS, PARKS)}
+
+
 def test_ways_out_of_a_ranking_are_counted_as_refusals(tmp_path: Path) -> None:
     def unranked(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": ["none_of_these"]})

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -162,6 +163,15 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
             return stated_ways_out
         if not is_complete or len(stated_ways_out) < len(others):
             raise ValueError(f"name each of the {len(options)} options once, in their exact words")
+        # The order of the list is the ranking. Other ranks in its entries contradict it.
+        ranked = [
+            (entry, parsed.value)
+            for entry, parsed in zip(ranking, entries, strict=True)
+            if isinstance(parsed, ParsedAnswer)
+        ]
+        for place, (entry, option) in enumerate(ranked, start=1):
+            if _stated_rank(entry, option) not in (None, place):
+                raise ValueError("the numbers of the options contradict their order, best first")
         return order
 
     return create_model(
@@ -172,6 +182,19 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
             Field(description="the exact texts of all options, best first"),
         ),
     )
+
+
+_LEADING_NUMBER = re.compile(
+    r"\W*(?:(?:option|choice|rank|place|number|no\.|nr\.)\s?)?\W*(\d{1,3})(?!\d)", re.IGNORECASE
+)
+
+
+def _stated_rank(entry: str, option: str) -> int | None:
+    # None if the entry begins with no number, or with that of its option ("10 % tax").
+    stated, own = _LEADING_NUMBER.match(entry), _LEADING_NUMBER.match(option)
+    if stated is None or (own is not None and own[1] == stated[1]):
+        return None
+    return int(stated[1])
 
 
 async def ask_restatement(
