@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from folkmoot.conversation.answer_format import match_field_names
+from folkmoot.conversation.answer_format import is_declined, match_field_names
 from folkmoot.conversation.answer_types import (
     DECLINED,
     AnswerType,
@@ -27,7 +27,6 @@ from folkmoot.conversation.answer_types import (
     Missing,
     ParsedAnswer,
     ParseFailure,
-    is_declined,
     parse_way_out,
     pin_schema,
     with_ways_out,

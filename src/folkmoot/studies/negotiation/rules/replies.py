@@ -11,13 +11,13 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from folkmoot.conversation.answer_format import is_declined
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,
     FieldForPeople,
     Json,
-    is_declined,
     parse_way_out,
     pin_schema,
     with_ways_out,

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
+from folkmoot.conversation.answer_format import is_declined
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
@@ -14,7 +15,6 @@ from folkmoot.conversation.answer_types import (
     WAYS_OUT,
     Json,
     ValidationContext,
-    is_declined,
     parse_way_out,
     pin_schema,
     with_ways_out,
