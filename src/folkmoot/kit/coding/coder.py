@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from folkmoot.conversation.answer_format import is_declined, match_field_names
+from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import (
     DECLINED,
     AnswerType,
@@ -33,6 +33,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_replies import REPAIRED, has_open_brackets, read_whole_json
 from folkmoot.conversation.json_schemas import object_schema
+from folkmoot.conversation.lenient_fields import is_declined
 from folkmoot.conversation.prompts import PromptLibrary, escape_json
 from folkmoot.conversation.reply_forms import normalise_text
 from folkmoot.conversation.transcript import Speaker

@@ -11,7 +11,6 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from folkmoot.conversation.answer_format import is_declined
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
@@ -23,6 +22,7 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.json_schemas import json_schema
+from folkmoot.conversation.lenient_fields import is_declined
 from folkmoot.conversation.reply_forms import looks_like_refusal
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group

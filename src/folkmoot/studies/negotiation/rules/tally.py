@@ -131,8 +131,8 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
     Returns None if the entry names no listed option.
     """
     # Differences of case, accents and plural endings are ignored. Decoration is, too, but other
-    # symbols are kept, as in a `Choice`: "~~sushi~~", "sushi?", "❌ sushi" and "sushi…" (a word that
-    # was cut off) name no option, and "Plan A+" is not "Plan A".
+    # symbols are kept, as in a `Choice`: "~~sushi~~", "sushi?", "❌ sushi" and "sushi…" (a word
+    # that was cut off) name no option, and "Plan A+" is not "Plan A".
     folded = fold_option(entry)
     alike = [option for option in options if folded and fold_option(option) == folded]
     if entry in alike:

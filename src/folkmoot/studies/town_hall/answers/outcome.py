@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from folkmoot.conversation.answer_format import is_declined
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     DECLINED,
@@ -19,7 +18,7 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
     with_ways_out,
 )
-from folkmoot.conversation.lenient_fields import UNREADABLE, read_list, read_text
+from folkmoot.conversation.lenient_fields import UNREADABLE, is_declined, read_list, read_text
 from folkmoot.hints import collapse_spaces
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import VOTES
