@@ -579,3 +579,43 @@ def test_paired_claim_excludes_subjects_of_one_condition_from_the_levels_of_roun
     (result,) = evaluate_claims(run, [replace(ROUNDS_CLAIM, paired=True)])
     assert result.estimate.value == pytest.approx(0, abs=1e-3)
     assert (result.counts, result.lost) == ((9, 9), (1, 1))
+
+
+def test_paired_claim_leaves_out_rounds_that_its_subjects_have_in_one_condition_alone(
+    tmp_path: Path,
+) -> None:
+    # The last participant is excluded, and alone answers the last round in one condition.
+    levels = {"first": 1.0, "second": 10.0, "third": 100.0}
+    rows = [
+        {"participant_id": f"p{i}", "treatment": arm, "task": task, "give": level + i % 3}
+        for arm in "ab"
+        for i in range(10)
+        for task, level in levels.items()
+        if (arm == "b" if i == 9 else arm == "a" or task != "third")
+    ]
+    run = write_run_with_table(tmp_path / "run", rows, "games")
+    (result,) = evaluate_claims(run, [replace(ROUNDS_CLAIM, paired=True)])
+    assert result.estimate.value == pytest.approx(0, abs=1e-3)
+    assert (result.counts, result.lost) == ((9, 9), (1, 1))
+
+
+@pytest.mark.parametrize("arm", ["a", None])
+def test_a_share_with_missing_rounds_is_at_most_one_in_each_arm(arm: str | None) -> None:
+    # Those who answer the second round are below their own level of the first one.
+    values = {"p": (1, 1), "q": (1, None), "r": (0, 1), "s": (1, None), "t": (1, None)}
+    rows = pl.DataFrame(
+        [
+            {"participant": name, "unit": name, "arm": arm, "round": task, "value": value}
+            for name, answers in values.items()
+            for task, value in enumerate(answers)
+        ],
+        schema_overrides={"arm": pl.String, "value": pl.Float64},
+    )
+    subject, repeated = ["participant"], ["round"]
+    linear, share = (
+        claims_of_run.average_rounds(rows, subject, repeated, are_shares=are_shares)["value"]
+        for are_shares in (False, True)
+    )
+    assert linear.mean() == pytest.approx(1.05, abs=1e-4)
+    assert share.mean() == pytest.approx(1)
+    assert share.std() == pytest.approx(linear.std())

@@ -367,15 +367,16 @@ def read_rows(
     # Several rows of one subject in one arm are no independent observations. The value of a subject
     # may lie beyond the values of its rounds if rounds are missing.
     if claim.paired:
-        rows = _drop_unpaired(rows, claim.subject)
-    if claim.subject:
-        rows = average_rounds(rows, claim.subject, claim.repeated)
+        rows = _drop_unpaired(rows, claim.subject, claim.repeated)
     is_share = claim.at_least is not None or table.schema[column] == pl.Boolean
+    # A study type may declare its measure a share. Other columns are judged by their names.
+    in_points = not is_share and (claim.is_mean_of_shares or looks_like_share)
+    if claim.subject:
+        are_shares = is_share or in_points
+        rows = average_rounds(rows, claim.subject, claim.repeated, are_shares=are_shares)
     # A share lies between 0 and 1, so a margin of 5 was meant as 5 percentage points.
     if is_share and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
-    # A study type may declare its measure a share. Other columns are judged by their names.
-    in_points = not is_share and (claim.is_mean_of_shares or looks_like_share)
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
 
@@ -407,13 +408,18 @@ def _keep_common_rounds(rows: pl.DataFrame, repeated: Sequence[str]) -> pl.DataF
 
 
 def average_rounds(
-    rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str] = ()
+    rows: pl.DataFrame,
+    subject: Sequence[str],
+    repeated: Sequence[str] = (),
+    *,
+    are_shares: bool = False,
 ) -> pl.DataFrame:
     """Return the mean value of each subject in each arm, with the number of its missing rounds.
 
     - `rows`: the columns of `subject` and `repeated`, `arm`, `unit`, and `value` (null if unknown).
     - `subject`: the columns that identify a subject.
     - `repeated`: the columns that identify a round. Empty: rows are averaged as they are.
+    - `are_shares`: True if the mean of an arm lies between 0 and 1.
     """
     # A subject's mean must not depend on which rounds it answered, because rounds differ in their
     # levels (see `average_over_rounds`). The levels are those of the arm, so that an effect may
@@ -431,7 +437,8 @@ def average_rounds(
     groups = _find_round_groups(rows, participant, repeated)
     moved = []
     for arm in rows.filter(known)["arm"].unique(maintain_order=True):
-        is_used = rows.select((pl.col("arm") == arm) & known).to_series()
+        # A person of a table from elsewhere may have no arm.
+        is_used = rows.select(pl.col("arm").eq_missing(pl.lit(arm)) & known).to_series()
         part = rows.filter(is_used)
         values = average_over_rounds(
             part["value"].to_numpy(),
@@ -442,9 +449,14 @@ def average_rounds(
         )
         names = part.select(keys).unique(maintain_order=True)
         moved.append(names.with_columns(value=pl.Series(values, dtype=pl.Float64)))
-    return subjects.drop("value").join(
+    averaged = subjects.drop("value").join(
         pl.concat(moved), on=keys, how="left", nulls_equal=True, maintain_order="left"
     )
+    if not are_shares:
+        return averaged
+    # Levels of rounds add up, so an estimated share near 1 may exceed it.
+    mean = pl.col("value").mean().over("arm")
+    return averaged.with_columns(value=pl.col("value") + mean.clip(0, 1) - mean)
 
 
 def _participant_columns(subject: Sequence[str], repeated: Sequence[str]) -> list[str]:
@@ -494,12 +506,19 @@ def _has_all_rounds(rows: pl.DataFrame, subject: Sequence[str], repeated: Sequen
     return not rows["value"].null_count() and bool(counts.select(is_most.all()).item())
 
 
-def _drop_unpaired(rows: pl.DataFrame, subject: Sequence[str]) -> pl.DataFrame:
+def _drop_unpaired(
+    rows: pl.DataFrame, subject: Sequence[str], repeated: Sequence[str]
+) -> pl.DataFrame:
     # Subjects without a value in one arm are lost, so their values are removed before the levels of
-    # rounds are estimated.
-    arms = pl.col("arm").filter(pl.col("value").is_not_null()).n_unique()
-    is_paired = arms.over([*subject, "unit"]) > 1
-    return rows.with_columns(pl.when(is_paired).then(pl.col("value")))
+    # rounds are estimated. A round may then have no value in one arm, and its values are removed as
+    # well, until every subject and every round has values in both arms.
+    count = -1
+    while rows["value"].count() != count:
+        count = rows["value"].count()
+        for keys in filter(None, ([*subject, "unit"], [*repeated])):
+            arms = pl.col("arm").filter(pl.col("value").is_not_null()).n_unique()
+            rows = rows.with_columns(pl.when(arms.over(keys) > 1).then(pl.col("value")))
+    return rows
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:

@@ -180,7 +180,7 @@ def per_participant(measure: Measure, values: pl.DataFrame, by: str) -> pl.DataF
     asked = _asked_rows(measure, values).with_columns(
         arm=pl.col(by), unit="session", value="number"
     )
-    means = average_rounds(asked, PERSON, ("experiment_id", "name"))
+    means = average_rounds(asked, PERSON, ("experiment_id", "name"), are_shares=measure.is_share)
     return means.filter(pl.col("value").is_not_null()).rename({"value": "number"})
 
 
