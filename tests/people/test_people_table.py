@@ -11,6 +11,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.people.sources import table_files
+from folkmoot.people.sources.people_table import read_people
 from folkmoot.people.sources.table import read_personas
 
 ROWS = {
@@ -217,3 +218,28 @@ def test_lists_and_dates_of_a_table_are_described_as_they_are(tmp_path: Path) ->
     pl.DataFrame({"age": [31, 32], "hobbies": [["chess"], []], "born": days}).write_parquet(path)
     chess, _ = read_personas(path)
     assert "born: 1997-05-18" in chess.text and "chess" in chess.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("👍", "👎"),
+        ("+", "++"),
+        ("Declined to sign", "signed"),
+        ("I would rather not give", "gave"),
+    ],
+)
+def test_options_are_answers_even_if_they_have_no_letter_or_decline(
+    options: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "p.csv"
+    first, second = options
+    path.write_text(f"person,item,before,after\na,x,{first},{second}\nb,x,-,prefer not to say\n")
+    assert read_people(path).select("before", "after").rows() == [options, (None, None)]
+
+
+@pytest.mark.parametrize("scores", ["94 95 99", "98.2 98.4 97", "100 101 96"])
+def test_a_number_near_all_others_is_no_code(scores: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("score\n" + scores.replace(" ", "\n") + "\n")
+    assert len(read_personas(path)) == 3

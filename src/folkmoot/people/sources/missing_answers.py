@@ -19,22 +19,27 @@ MISSING = ("", "NA", "NaN")
 IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
 MISSING_HINT = "write NA for a missing answer"
 
-_TO_SAY = r"(?:say|answer|disclose|respond|reply|share|specify|tell|state|declare|give)\b"
+_PREFER_NOT_TO = (
+    r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
+)
+_TO_SAY = r"(?:say|answer|disclose|respond|reply|specify|state)\b"
 # Phrases that are never an option of a question, after `fold_answer`.
 _NO_ANSWER = (
-    r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
-    rf"{_TO_SAY}.*"
-    r"|(?:decline|refuse)[sd]? to (?:say|answer|state|respond|disclose)|declined to .*"
+    rf"(?:{_PREFER_NOT_TO}|(?:decline|refuse)[sd]? to ){_TO_SAY}.*"
     r"|no (?:answer|response|reply|information|data)|not (?:given|stated|specified"
     r"|answered|available|applicable|reported|disclosed|provided|asked)"
     r"|dk na|na|n a|nan|null|none given|undisclosed"
-    r"|unspecified|missing|skipped|no comment|withheld|-+|\?+|"
+    r"|unspecified|missing|skipped|no comment|withheld|\?+"
 )
-# Phrases that say nothing about a person. A question may offer them as options.
+# Phrases that say nothing about a person. A question may offer them as options, such as "I would
+# rather not give" beside "I give 10".
 _SAYS_NOTHING = (
-    r"(?:decline|refuse)[sd]?|no opinion|not (?:known|sure)|unsure"
+    rf"{_PREFER_NOT_TO}(?:share|tell|declare|give)\b.*|declined to .*"
+    r"|(?:decline|refuse)[sd]?|no opinion|not (?:known|sure)|unsure"
     r"|(?:do ?n t|do not|dont) know.*|dk|unknown"
 )
+# Other cells without a letter, such as "+" and "👎", may be answers.
+_DASHES_AND_DOTS = re.compile(r"[\s./…‐-―−-]+")
 _REFUSED_CHOICE = re.compile(_NO_ANSWER)
 _REFUSED_ANSWER = re.compile(f"{_SAYS_NOTHING}|{_NO_ANSWER}")
 # Numbers that survey programs write for a missing answer. Smaller ones, such as 9, are too often
@@ -45,6 +50,8 @@ _NEGATIVE_CODES = frozenset(
 _POSITIVE_CODES = frozenset({77, 88, *range(96, 100), 777, 888, *range(996, 1000), 9999})
 # A code is so many times the range of all other numbers away from them. An age of 99 is not.
 _FEWEST_RANGES_AWAY = 3
+# It is also this share of the largest of them away. A score of 99 beside 94 and 95 is not.
+_LEAST_SHARE_AWAY = 0.4
 
 
 def fold_answer(value: str) -> str:
@@ -56,9 +63,7 @@ def fold_answer(value: str) -> str:
 
 def is_refused_answer(value: object) -> bool:
     """Return True if an answer says nothing, such as "prefer not to say" or "don't know"."""
-    if not isinstance(value, str) or not value:
-        return False
-    return bool(_REFUSED_ANSWER.fullmatch(fold_answer(value)))
+    return isinstance(value, str) and _is_refusal(value, _REFUSED_ANSWER)
 
 
 def is_answer(cell: object) -> bool:
@@ -71,7 +76,11 @@ def is_refused_choice(value: str) -> bool:
 
     "Prefer not to say" is one. "Don't know" may be an option, and so may "refuse".
     """
-    return bool(value) and bool(_REFUSED_CHOICE.fullmatch(fold_answer(value)))
+    return _is_refusal(value, _REFUSED_CHOICE)
+
+
+def _is_refusal(text: str, phrases: re.Pattern[str]) -> bool:
+    return bool(phrases.fullmatch(fold_answer(text)) or _DASHES_AND_DOTS.fullmatch(text))
 
 
 def list_missing_codes(
@@ -123,7 +132,7 @@ def find_missing_codes(numbers: Iterable[float], known: Iterable[float] = ()) ->
     if not codes or not others:
         return {code for code in codes if code < 0}
     low, high = min(others), max(others)
-    distance = _FEWEST_RANGES_AWAY * (high - low)
+    distance = max(_FEWEST_RANGES_AWAY * (high - low), _LEAST_SHARE_AWAY * max(abs(low), abs(high)))
     # A single other number has no range.
     is_far = {
         code for code in codes if high > low and (code < low - distance or code > high + distance)
