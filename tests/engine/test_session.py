@@ -613,6 +613,20 @@ def test_sealed_part_may_not_change(tmp_path: Path) -> None:
     assert plan["sealed"]["groups"]["data"] == {"a": 1}
 
 
+def test_plan_names_the_difference_within_a_long_list_of_people(tmp_path: Path) -> None:
+    def build_protocol(text: str) -> Callable[[Session], Awaitable[None]]:
+        people = [{"name": "Ann", "text": "x" * 200}, {"name": "Bob", "text": text}]
+
+        async def protocol(session: Session) -> None:
+            await session.seal("recruits", {"group": people})
+
+        return protocol
+
+    run(tmp_path, build_protocol("tea"))
+    with pytest.raises(DriftError, match=r'group\[2\]\.text was "tea", is now "rye"\.'):
+        run(tmp_path, build_protocol("rye"))
+
+
 @pytest.mark.parametrize("effect", ["ask", "embed", "compute"])
 def test_sealed_data_is_on_disk_before_the_next_effect(tmp_path: Path, effect: str) -> None:
     sealed_parts: list[set[str]] = []

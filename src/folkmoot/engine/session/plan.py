@@ -184,6 +184,12 @@ def describe_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _find_differences(old_value: object, new_value: object, path: str = "") -> Iterator[str]:
+    if _are_parts(old_value) and _are_parts(new_value) and len(old_value) == len(new_value):
+        # The beginnings of two long lists may be equal, so the parts that differ are named.
+        for number, parts in enumerate(zip(old_value, new_value, strict=True), 1):
+            if parts[0] != parts[1]:
+                yield from _find_differences(*parts, f"{path}[{number}]")
+        return
     if not (isinstance(old_value, dict) and isinstance(new_value, dict)):
         yield f"{path or 'value'} was {_shorten(old_value)}, is now {_shorten(new_value)}"
         return
