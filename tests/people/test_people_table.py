@@ -11,6 +11,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.people.sources import table_files
+from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.people.sources.people_table import read_people
 from folkmoot.people.sources.table import read_personas
 
@@ -202,6 +203,15 @@ def test_codes_for_missing_answers_are_no_part_of_a_description(
     (problem,) = caught.value.problems
     assert "looks like a code for a missing answer (1 row)" in problem.message
     assert (problem.where, problem.key) == (str(len(ages.split()) + 1), "age")
+    assert "a true age can be given as a band, such as “75-79”" in problem.hint
+
+
+def test_an_age_that_looks_like_a_code_can_be_given_as_a_band(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("age,sex,change (-3 to 3)\n18,F,0\n20,F,3\n75-79,F,-3\n")
+    text = "a 75-79-year-old woman. Change (-3 to 3): -3."
+    assert [persona.text for persona in read_personas(path)][2] == text
+    assert len(read_panel(path).weights) == 3
 
 
 def test_further_header_rows_of_qualtrics_are_no_people(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ KEPT_AS_WRITTEN = (
     *WEIGHT_COLUMNS,
 )
 CODE_HINT = f"{MISSING_HINT}; a true value needs its unit, such as “99 euros”"
+AGE_HINT = f"{MISSING_HINT}; a true age can be given as a band, such as “75-79”"
 # Names of the demographics in surveys. A column that is not recognised would appear in the
 # description next to a drawn value that contradicts it.
 ALSO_CALLED = {
@@ -84,7 +85,9 @@ def read_personas(path: Path, *, with_first_answers: bool = False) -> list[Perso
         problem
         for column, name in meant.items()
         if name not in KEPT_AS_WRITTEN
-        for problem in list_missing_codes(table[column], path, hint=CODE_HINT)
+        for problem in list_missing_codes(
+            table[column], path, hint=AGE_HINT if name == "age" else CODE_HINT
+        )
     ]
     seen: set[str] = set()
     characters = 0

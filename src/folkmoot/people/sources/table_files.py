@@ -60,8 +60,8 @@ def clean_name(column: str) -> str:
     """Return the name of a column in lower case, with underscores in place of spaces."""
     # Two spellings of a letter, such as an accent of its own, give the same name.
     name = unicodedata.normalize("NFKC", column).strip().lower().replace(" ", "_")
-    # A range such as "1-5" keeps its hyphen, because a description shows the name.
-    return re.sub(r"(?<!\d)-|-(?!\d)", "_", name)
+    # A range such as "1-5" or "-3 to 3" keeps its signs, because a description shows the name.
+    return re.sub(r"(?<=[^\W\d_])-|-(?!\d)", "_", name)
 
 
 def is_weight_column(column: str) -> bool:
