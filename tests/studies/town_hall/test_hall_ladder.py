@@ -185,7 +185,12 @@ def test_references_that_cannot_be_read_are_unknown_and_ignore_no_one(
     assert not repairs.is_empty() and quality["reasks"] == 0
 
 
-@pytest.mark.parametrize("given", [[], False, "none", "only oneself"])
+EMPTY_REFERENCE = {"target_agent": "none", "interaction_type": "none", "content": ""}
+
+
+@pytest.mark.parametrize(
+    "given", [[], False, "none", ["none"], [None], [EMPTY_REFERENCE], "only oneself"]
+)
 def test_a_statement_that_refers_to_no_other_resident_ignores_all(
     tmp_path: Path, given: Any
 ) -> None:

@@ -68,6 +68,12 @@ def _parse_texts(raw: object, info: ValidationInfo) -> object:
     return [text for text in (_parse_words(entry, info) for entry in raw) if text]
 
 
+def _states_something(entry: object) -> bool:
+    # Some models write an entry that says "none" in place of an empty list.
+    values = entry.values() if isinstance(entry, Mapping) else (entry,)
+    return any(map(read_list, values))
+
+
 Words = Annotated[str, BeforeValidator(_parse_words)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
 # A text that the whole hall hears or votes on.
@@ -165,7 +171,9 @@ class Record(BaseModel):
             if stated is None:
                 repairer.note(name, MISSING_VALUE, stated)
                 missing[name] = MISSING_VALUE
-            elif read_list(stated) and repairer.has_dropped_unread(name):
+            elif any(map(_states_something, read_list(stated))) and repairer.has_dropped_unread(
+                name
+            ):
                 missing[name] = UNKNOWN_VALUE
         return missing
 
