@@ -12,6 +12,7 @@ from folkmoot.conversation.answer_types import NONE_OF_THESE
 from folkmoot.models.request import ModelRequest
 from folkmoot.studies.negotiation.config import MemberInput
 from folkmoot.studies.negotiation.participants import build_group
+from folkmoot.studies.negotiation.rules.candidates import candidate_options
 from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.replies import (
     FeedbackReply,
@@ -22,7 +23,7 @@ from folkmoot.studies.negotiation.rules.replies import (
     summary_option,
 )
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
-from folkmoot.studies.negotiation.rules.tally import match_option
+from folkmoot.studies.negotiation.rules.tally import MemberBallot, match_option
 from tests.shown import render_run_text
 from tests.studies.negotiation.conftest import (
     Runner,
@@ -124,6 +125,19 @@ NO_MEMBER = [
 def test_an_option_is_not_one_that_differs_in_a_symbol(entry: str) -> None:
     assert match_option(entry, ["Plan A", "Plan A+"]) == "Plan A+"
     assert match_option(entry, ["Plan A"]) is None
+
+
+@pytest.mark.parametrize("entry", ["✅ sushi", "👍🏽 Sushi", "🍣 sushi", "sushi ⭐", "❤️ **sushi**"])
+@pytest.mark.parametrize("option", ["sushi", "🍣 Sushi"])
+def test_a_picture_beside_an_option_is_decoration(entry: str, option: str) -> None:
+    assert match_option(entry, ["diner", option]) == option
+    assert match_option("sushi", ["diner", option]) == option
+    assert match_option("👎 sushi", ["diner", option]) is None
+
+
+def test_an_option_with_and_without_a_picture_is_one_candidate() -> None:
+    ballots = {name: MemberBallot(name, top) for name, top in (("a", "🍣 sushi"), ("b", "sushi"))}
+    assert len(candidate_options(["diner"], {}, ballots)) == 1
 
 
 @pytest.mark.parametrize("share", [make_entry(option) for option in NO_OPTION])

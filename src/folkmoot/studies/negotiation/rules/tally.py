@@ -45,6 +45,8 @@ nothing now one only please somebody someone something still
 """
 STOP_WORDS = frozenset(_SMALL.split())
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:'[^\W_]+)*|,")
+# Pictures that cross out or reject what is beside them.
+_REJECTING = frozenset("❌❎✖✕✗✘☒🗙👎🚫⛔🛑🙅🤮🤢😡😠🤬😒🙁☹😞😖😣😩😫😤💔💩❓❔⚠")
 _SYMBOL = re.compile(r"[^\w\s'\"`.,;:/\\&()\[\]{}·•-]|\.{2,}|^-(?=\w)")
 _APOSTROPHES = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bc\u00b4`]")
 _BOUNDARY = re.compile(r"(?<!\d)\.|\.(?!\d)|[;!?\n\r]")
@@ -143,9 +145,19 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
 def symbols_of(text: str) -> tuple[str, ...]:
     """Return the symbols in a text that can change which option it names, such as "+" or "❌"."""
-    # Hyphens, commas and brackets inside a phrase cannot. A dash before the first word may mean
-    # "minus", and two dots may mark a word that was cut off.
-    return tuple(_SYMBOL.findall(normalise_text(text)))
+    # Hyphens, commas and brackets inside a phrase cannot, and neither can pictures such as "✅",
+    # unless they reject something. A dash before the first word may mean "minus", and two dots may
+    # mark a word that was cut off.
+    return tuple(
+        symbol
+        for symbol in _SYMBOL.findall(normalise_text(text))
+        if symbol in _REJECTING or not _is_picture(symbol)
+    )
+
+
+def _is_picture(symbol: str) -> bool:
+    is_colour = "\U0001f3fb" <= symbol <= "\U0001f3ff"
+    return is_colour or unicodedata.category(symbol[0]) == "So"
 
 
 def content_words(text: str) -> frozenset[str]:
