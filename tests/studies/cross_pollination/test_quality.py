@@ -185,6 +185,21 @@ def test_a_ranking_whose_numbers_contradict_its_order_is_asked_for_again(tmp_pat
     assert {tuple(json.loads(ranking)) for ranking in rankings} == {(SAFETY, JOBS, PARKS)}
 
 
+def test_the_numbers_of_a_ranking_may_be_those_of_the_prompt(tmp_path: Path) -> None:
+    def ranked(request: ModelRequest, address: str) -> str:
+        if "/ranking/" not in address:
+            return answer_as_planted(request, address)
+        lines = str(request.messages[-1].content).splitlines()
+        numbered = [next(line for line in lines if line.endswith(f". {name}")) for name in order]
+        return json.dumps({"ranking": numbered})
+
+    order = (SAFETY, PARKS, JOBS)
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
+    rankings = set(done.table("participants")["ranking_before"])
+    assert {tuple(json.loads(ranking)) for ranking in rankings} == {order}
+    assert not any(".r1" in str(address) for address in done.table("answers")["address"])
+
+
 def test_ways_out_of_a_ranking_are_counted_as_refusals(tmp_path: Path) -> None:
     def unranked(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": ["none_of_these"]})

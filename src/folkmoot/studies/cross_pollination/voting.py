@@ -163,15 +163,20 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
             return stated_ways_out
         if not is_complete or len(stated_ways_out) < len(others):
             raise ValueError(f"name each of the {len(options)} options once, in their exact words")
-        # The order of the list is the ranking. Other ranks in its entries contradict it.
-        ranked = [
-            (entry, parsed.value)
+        # The order of the list is the ranking. Other ranks in its entries contradict it, unless all
+        # of them are the numbers that the options have in the prompt.
+        ranks = [
+            _stated_rank(entry, parsed.value)
             for entry, parsed in zip(ranking, entries, strict=True)
             if isinstance(parsed, ParsedAnswer)
         ]
-        for place, (entry, option) in enumerate(ranked, start=1):
-            if _stated_rank(entry, option) not in (None, place):
-                raise ValueError("the numbers of the options contradict their order, best first")
+        places = range(1, len(options) + 1)
+        in_prompt = [options.index(option) + 1 for option in order]
+        if not any(
+            all(rank in (None, number) for rank, number in zip(ranks, numbers, strict=True))
+            for numbers in (places, in_prompt)
+        ):
+            raise ValueError("the numbers of the options contradict their order, best first")
         return order
 
     return create_model(
