@@ -19,6 +19,7 @@ from folkmoot.conversation.answer_types import (
     JsonList,
     JsonMap,
     MapEntries,
+    Missing,
     ParsedAnswer,
     ParseFailure,
     Repair,
@@ -587,11 +588,29 @@ def test_an_object_beside_a_refusal_is_no_answer(reply: str) -> None:
         "{}\n\nI hope this helps.",
         "After some thought, this is my vote:\n```json\n{}\n```\nThank you for asking!",
         "Option B was close. {}",
+        # Refusals of something else than an answer, and an answer in spite of a refusal.
+        "I refuse to accept higher prices, so: {}",
+        "I can't say that I love it, but here is my vote:\n{}",
+        "I'm sorry, but I can't stand the mall. Here is my vote: {}",
+        "I can't take part in a pub crawl. {}",
+        "I cannot say no to this!\n```json\n{}\n```",
+        "I'd rather not say much. {}",
+        "I'd rather not say, but here is my vote: {}",
+        "I will not vote in favour of higher taxes. {}",
+        "As an AI language model playing Maria, I answer:\n{}",
+        "{}\n\nNote: I wrote this as Maria. As an AI I have no preferences.",
+        "{}\n\nI hope that helps. I would not go to the pub.",
     ],
 )
 def test_an_object_beside_other_words_is_an_answer(reply: str) -> None:
     parsed = Json(Stated).parse_reply(reply.replace("{}", OBJECT))
     assert isinstance(parsed, ParsedAnswer) and parsed.value == STATED
+
+
+@pytest.mark.parametrize("reply", ["I decline to vote. {}", "```json\n{}\n```\nI refuse to vote."])
+def test_a_refusal_in_words_and_in_its_field_is_declined(reply: str) -> None:
+    parsed = Json(Stated, may_decline=True).parse_reply(reply.replace("{}", '{"declined": true}'))
+    assert isinstance(parsed, Missing) and parsed.reason == "declined"
 
 
 class Rated(BaseModel):
@@ -611,7 +630,12 @@ class Chosen(BaseModel):
         (Rated, '{"rating": 8} So I give it 8 and not 2.', True),
         (Rated, '{"rating": 8}\nThere are 300 reasons for it.', True),
         (Rated, 'I first thought of 2. {"rating": 8}', True),
+        (Rated, '{"rating": 8}\n2', False),
+        (Rated, '{"rating": 8}\n\nI could have said 9, but that is too much.', True),
+        (Rated, '{"rating": 8} (1 sentence)', True),
         (Chosen, '{"choice": "park"} On reflection, the mall.', False),
+        (Chosen, '{"choice": "park"}\n\nI would not go to the mall.', True),
+        (Chosen, '{"choice": "park"}\n\nThe mall would be my second choice.', True),
         (Chosen, '{"choice": "park"} The park is better than the mall.', True),
     ],
 )

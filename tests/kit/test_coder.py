@@ -187,6 +187,11 @@ def test_a_cut_list_and_a_refusal_do_not_say_that_no_further_code_applies(reply:
     assert answer_type.salvage_reply(reply) is None
 
 
+def test_a_coder_declines_after_other_words() -> None:
+    answer = CodesAnswer(THEMES, CODED_TEXT).parse_reply('Sure: {"codes": [], "declined": true}')
+    assert isinstance(answer, Missing) and answer.reason == "declined"
+
+
 @pytest.mark.parametrize("codes", ["[]", f"[{KEEN}]", f'[{KEEN[:-1]}, "declined": true}}]'])
 def test_a_coder_declines_by_the_field_of_that_name(codes: str) -> None:
     is_in_entry = "declined" in codes
@@ -197,7 +202,13 @@ def test_a_coder_declines_by_the_field_of_that_name(codes: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ['{"codes": []}', '```json\n{"codes": []}\n```', "{'codes': [],}"]
+    "reply",
+    [
+        *('{"codes": []}', '```json\n{"codes": []}\n```', "{'codes': [],}"),
+        'Sure! {"codes": []}',
+        'None of the codes applies.\n\n```json\n{"codes": []}\n```',
+        '{"codes": []}\n\nThe speaker says that they cannot take part in the walk.',
+    ],
 )
 def test_an_empty_list_alone_says_that_no_code_applies(reply: str) -> None:
     answer = CodesAnswer(THEMES, CODED_TEXT).parse_reply(reply)

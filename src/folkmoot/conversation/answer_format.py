@@ -252,8 +252,9 @@ def drop_descriptions(
 
 
 def names_other_value(value: object, schema: Schema | None, text: str) -> bool:
-    """Return whether the text after a JSON value names other answers and not the one in the value.
+    """Return whether the text after a JSON value takes the value back and names another answer.
 
+    A closing remark about another answer ("I would not go to the pub") takes nothing back.
     Only a value with a single closed answer can be compared: one option or one number.
     """
     closed_answers: list[tuple[object, Schema]] = []
@@ -267,11 +268,26 @@ def names_other_value(value: object, schema: Schema | None, text: str) -> bool:
     ((stated, node),) = closed_answers
     if "enum" in node:
         options = longest_first(list(map(str, node["enum"])))
-        named, _ = find_options(text, options)
-        return bool(named) and named.isdisjoint(find_options(str(stated), options)[0])
+        named, rest = find_options(text, options)
+        is_other = bool(named) and named.isdisjoint(find_options(str(stated), options)[0])
+        return is_other and _takes_back(text, rest)
     low, high = node.get("minimum", -math.inf), node.get("maximum", math.inf)
     numbers = {number for number in find_numbers(text) if low <= number <= high}
-    return bool(numbers) and numbers.isdisjoint(find_numbers(str(stated)))
+    is_other = bool(numbers) and numbers.isdisjoint(find_numbers(str(stated)))
+    return is_other and _takes_back(text, re.sub(r"\d", "", text))
+
+
+_TAKING_BACK = re.compile(
+    r"\b(?:no[,:]|no wait|wait|hold on|actually|rather(?! than)|correction|sorry|reflection|"
+    r"second thoughts?|chang(?:e|ed|ing) my|i mean|i meant|my (?:final|real|true)|now i|i now|"
+    r"scratch|ignore|disregard|make (?:that|it)|should (?:be|have been))",
+    re.IGNORECASE,
+)
+
+
+def _takes_back(text: str, without_answers: str) -> bool:
+    # Another answer alone is a second answer.
+    return _TAKING_BACK.search(text) is not None or not re.search(r"\w", without_answers)
 
 
 def _collect_closed_answers(

@@ -22,7 +22,11 @@ from folkmoot.conversation.answer_format import (
     match_field_names,
     names_other_value,
 )
-from folkmoot.conversation.json_replies import json_candidates, text_after_json
+from folkmoot.conversation.json_replies import (
+    json_candidates,
+    refuses_beside_json,
+    text_after_json,
+)
 from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import (
     UNREADABLE,
@@ -731,6 +735,8 @@ def _parse_json(
         if isinstance(candidate, opening_characters):
             parsed = read(candidate)
             if isinstance(parsed, ParsedAnswer):
+                if parse_step != "exact" and refuses_beside_json(reply):
+                    return failure
                 named, _ = match_field_names(candidate, schema)
                 if names_other_value(named, schema, text_after_json(reply)):
                     problem = "The reply names another answer after the JSON object."

@@ -35,7 +35,12 @@ from folkmoot.conversation.answer_types import (
     parse_way_out,
     pin_schema,
 )
-from folkmoot.conversation.json_replies import REPAIRED, json_candidates, text_after_json
+from folkmoot.conversation.json_replies import (
+    REPAIRED,
+    json_candidates,
+    refuses_beside_json,
+    text_after_json,
+)
 from folkmoot.conversation.lenient_fields import read_percentage, read_switch
 from folkmoot.conversation.reply_forms import (
     MAX_REPLY_CHARACTERS,
@@ -551,15 +556,17 @@ class Number(AnswerType[float]):
 
     def _has_ambiguous_separator(self, number_text: str) -> bool:
         # The dot may separate thousands, as in `1.000`. That is possible only if the number times
-        # 1,000 is within the bounds. The comma may separate decimals, as in `7,500`. That is
-        # possible only if a thousandth of the number is within the bounds.
+        # 1,000 is within the bounds. The comma may separate decimals, as in `7,125`. That is
+        # possible only if a thousandth of the number is within the bounds. Nobody writes 7.5 with
+        # zeros after a comma, so `7,500` is 7500.
         match = re.fullmatch(r"([-+]?[1-9][0-9]{0,2})([.,])([0-9]{3})", number_text)
         if match is None:
             return False
         has_bounds = self.low is not None and self.high is not None
         if match[2] == ",":
             decimal = float(f"{match[1]}.{match[3]}")
-            return has_bounds and not self.integer and self._within_bounds(decimal)
+            may_be_decimal = not self.integer and not match[3].endswith("0")
+            return has_bounds and may_be_decimal and self._within_bounds(decimal)
         return self._within_bounds(float(number_text) * 1000) and (
             has_bounds or self.integer or match[3].endswith("0")
         )
@@ -587,6 +594,8 @@ def _only_value_in_json(reply: str, names: Collection[str]) -> str | None:
             ((name, value),) = value.items()
         if read_switch(value) and parse_way_out(name, WAYS_OUT) is not None:
             return str(name)
+        if parse_step != "exact" and refuses_beside_json(reply):
+            return None
         is_scalar = isinstance(value, (int, float, str)) and not isinstance(value, bool)
         return str(value) if is_scalar and fold_field_name(name) in names else None
     return None
@@ -594,9 +603,10 @@ def _only_value_in_json(reply: str, names: Collection[str]) -> str | None:
 
 def _is_taken_back(answer_type: AnswerType[T], value: T, reply: str) -> bool:
     # True if the text after a JSON object names other answers and not the one in the object, as in
-    # `Last time I said {…}. Now I would say 2.` The text before it may weigh several answers.
+    # `Last time I said {…}. Now I would say 2.` The text before it may weigh several answers. It is
+    # also true if the reply refuses to answer in words.
     mentioned = answer_type.find_mentioned_values(text_after_json(reply)) or frozenset()
-    return bool(mentioned) and value not in mentioned
+    return (bool(mentioned) and value not in mentioned) or refuses_beside_json(reply)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,7 @@ def json_candidates(
     - `openings`: the characters with which a JSON value can begin, such as "{".
     - `numbers_as_text`: keep each decimal number as it is written, such as "1.000".
 
-    Each item holds the parse step and the JSON value. A reply that refuses in words before or after
-    its JSON has no reading.
+    Each item holds the parse step and the JSON value.
     """
     # A reply may hold lone surrogates, and so may its escapes, such as `\ud800`.
     reply = replace_lone_surrogates(reply)
@@ -120,11 +119,8 @@ def json_candidates(
         parse_float=str if numbers_as_text else float,
         object_pairs_hook=_object_without_conflicts,
     )
-    body = reply
-    if block is not None and (len(blocks) > 1 or any(opening in block for opening in openings)):
-        body = block
+    body = block if block is not None and _holds_json(blocks, openings) else reply
     starts = [body.index(opening) for opening in openings if opening in body]
-    outside = reply.split("```")[::2] if body is block else []
     for parse_step, text in (("exact", reply), ("fenced", block)):
         if text is None:
             continue
@@ -132,15 +128,10 @@ def json_candidates(
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
             yield parse_step, replace_lone_surrogates(loads(text))
-        # Whoever refuses in words may still show an object: as an example, or to take it back.
-        if any(map(refuses_at_its_ends, outside)):
-            return
     # The repair library turns any prose into some value, so it needs an opening character to start
     # at.
     if starts and _is_worth_repairing(body):
-        before, body = body[: min(starts)], body[min(starts) :]
-        if refuses_at_its_ends(before) or refuses_at_its_ends(text_after_json(body)):
-            return
+        body = body[min(starts) :]
         # The library would take curly quotation marks around texts for parts of the texts.
         if '"' not in body:
             body = body.translate(_STRAIGHT_QUOTES)
@@ -151,6 +142,22 @@ def json_candidates(
             except ValueError:
                 value = _repair_json(body)
             yield REPAIRED, replace_lone_surrogates(value)
+
+
+def refuses_beside_json(reply: str) -> bool:
+    """Return whether a reply refuses to answer in English words before or after its JSON.
+
+    Such a reply may still show an object: as an example, or to take it back.
+    """
+    blocks = [block for block in reply.split("```")[1::2] if block.strip()]
+    if blocks and _holds_json(blocks, "{["):
+        return any(map(refuses_at_its_ends, reply.split("```")[::2]))
+    start = min((reply.index(opening) for opening in "{[" if opening in reply), default=len(reply))
+    return refuses_at_its_ends(reply[:start]) or refuses_at_its_ends(text_after_json(reply))
+
+
+def _holds_json(blocks: list[str], openings: str) -> bool:
+    return len(blocks) > 1 or any(opening in blocks[-1] for opening in openings)
 
 
 def _repair_json(body: str) -> object:

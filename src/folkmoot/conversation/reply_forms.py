@@ -331,6 +331,53 @@ _REFUSAL = re.compile(
 
 # In characters. A longer text may mention a refusal without being one.
 MAX_REFUSAL_CHARACTERS = 300
+# Refusals to answer at all, as whole clauses. Unlike `_REFUSAL`, they do not match a refusal of
+# something else: "I can't take part in a pub crawl", "I cannot say no to sushi".
+_UNWILLING = (
+    r"\bi(?: (?:can(?:'t|not)|won't|will not|(?:must |have to )?(?:decline|refuse) to|"
+    r"choose not to|(?:would )?prefer not to|would rather not|(?:don't|do not) (?:want|wish) to)"
+    r"|'d rather not|'d prefer not to"
+    r"|(?: am|'m) (?:unable|unwilling|not (?:able|willing|going)) to) "
+)
+_ASKED = (
+    r"(?:votes?|voting|questions?|requests?|tasks?|ballots?|surveys?|polls?|study|exercises?|"
+    r"texts?|role-?plays?|elections?|decisions?|discussions?|simulation)"
+)
+_ABOUT = (
+    r"(?: (?:in|on|to|with|for|from|between|among|about))?(?: (?:this|that|the|your|these|those|"
+    rf"any|such|it|either|them|of|one|an?|all|options?|{_ASKED}))*"
+)
+_TO_ANSWER = (
+    r"(?:(?:answer|respond|reply|comply|say|assist|help(?! it)|code|classify)\b"
+    # "I won't vote for that" refuses an option.
+    rf"|(?:vote|choose)\b(?! (?:for )?(?:that|it|them|this|these|those)\b(?! {_ASKED}))"
+    r"|(?:provide|give|cast|share) (?:an?|any|my|the|this|that) (?:\w+ )?"
+    r"(?:answer|vote|ballot|opinion|response|preference)s?\b)"
+    rf"{_ABOUT}"
+)
+# Without a name of what is asked, these verbs may refuse an option.
+_TO_ACT = r"(?:take part|participate|engage|do|role-?play)"
+_AT_ONCE = (
+    r"\bi(?:'d|'ll| would| will| must| have to| choose to)?(?: rather)? (?:refuse|decline|abstain)"
+    rf"(?: from {_ASKED})?"
+)
+_CLAUSE_END = (
+    r"(?: (?:now|today|here|please|at all))*\s*"
+    r"(?=$|[^\w\s'-]|\n|\b(?:because|as|since|and|or|thank)\b)"
+    # Here an answer follows in spite of the words: "I'd rather not say, but here is my vote".
+    r"(?!,? but (?:here|as|since|my|i'll|i will|if i (?:must|have to)))"
+)
+_SURE_REFUSAL = (
+    rf"(?:{_UNWILLING}(?:{_TO_ANSWER}|{_TO_ACT}{_ABOUT} {_ASKED})|{_AT_ONCE}){_CLAUSE_END}"
+)
+_REFUSES_TO_ANSWER = re.compile(
+    rf"{_SURE_REFUSAL}|{_UNWILLING}{_TO_ACT}{_ABOUT}{_CLAUSE_END}", re.IGNORECASE
+)
+_ONLY_REFUSAL = re.compile(
+    r"\W*(?:(?:i(?:'m| am) (?:sorry|afraid)|sorry|no|thank you|thanks|but|that)(?:\W+|$))*"
+    rf"(?P<refusal>as an ai\b.*|{_SURE_REFUSAL}\W*(?:(?:because i(?:'m| am)|as) an ai\b.*)?)?",
+    re.IGNORECASE,
+)
 
 
 def looks_like_refusal(text: str) -> bool:
@@ -340,5 +387,16 @@ def looks_like_refusal(text: str) -> bool:
 
 
 def refuses_at_its_ends(text: str) -> bool:
-    """Return whether an English text refuses to answer at its beginning or at its end."""
-    return looks_like_refusal(text) or looks_like_refusal(text[-MAX_REFUSAL_CHARACTERS:])
+    """Return whether an English text refuses to answer at its beginning or at its end.
+
+    A text that refuses only an option or another thing does not.
+    """
+    ends = text[:MAX_REFUSAL_CHARACTERS], text[-MAX_REFUSAL_CHARACTERS:]
+    return any(_REFUSES_TO_ANSWER.search(end.replace("’", "'")) for end in ends)
+
+
+def is_only_refusal(text: str) -> bool:
+    """Return whether an English text is nothing but a refusal to answer."""
+    sentences = re.split(r"[.!?;\n]+", text.replace("’", "'"))
+    refusals = [_ONLY_REFUSAL.fullmatch(sentence) for sentence in sentences]
+    return all(refusals) and any(refusal["refusal"] for refusal in refusals if refusal)

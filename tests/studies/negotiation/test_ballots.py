@@ -468,6 +468,18 @@ def test_false_in_a_field_for_words_is_no_option_and_no_objection(
     assert set(run.table("scores").filter(topic="cuisine")["option"]) == {"barbecue", "diner"}
 
 
+@pytest.mark.parametrize(
+    "objection", ["I can't take part in anything strenuous.", "I won't do that.", "I can't dance."]
+)
+def test_a_refusal_of_something_in_an_objection_is_a_firm_no(
+    run_negotiation: Runner, objection: str
+) -> None:
+    row = read_cuisine_ballots(
+        run_with_ballots(run_negotiation, {"group": {"objection": objection}})
+    )["group"]
+    assert (row["objection"], row["unmatched"], row["missing"]) == (objection, None, False)
+
+
 def test_true_in_the_field_for_a_new_option_adds_none(run_negotiation: Runner) -> None:
     ballot = {"top_choice": "none_of_these", "new_option": True, "acceptable": ["barbecue"]}
     row = read_cuisine_ballots(run_with_ballots(run_negotiation, {"group": ballot}))["group"]

@@ -31,7 +31,7 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
     with_ways_out,
 )
-from folkmoot.conversation.json_replies import REPAIRED, has_open_brackets, read_whole_json
+from folkmoot.conversation.json_replies import REPAIRED, has_open_brackets, json_candidates
 from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.conversation.lenient_fields import is_declined
 from folkmoot.conversation.prompts import PromptLibrary, escape_json
@@ -525,11 +525,6 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         coded = [item for item in parsed.value if self._way_out(item) is None]
         if ways_out and not coded:
             return ways_out[0]
-        # An empty list states that no code applies. Words beside it may be those of a refusal.
-        if not parsed.value and read_whole_json(reply, repair=True) is None:
-            return ParseFailure(
-                "The list of codes was empty, beside other words. Reply with only the JSON object."
-            )
         codes = self._check_items(coded)
         problems = [
             assigned_code.rejection_reason
@@ -563,6 +558,12 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def _parse_items(
         self, reply: str
     ) -> ParsedAnswer[tuple[_CodeReply, ...]] | ParseFailure | Missing:
+        try:
+            for _, value in json_candidates(reply, "{"):
+                if isinstance(value, dict) and is_declined(value):
+                    return Missing(DECLINED)
+        except ValueError as error:
+            return ParseFailure(f"The JSON did not fit: {error}.")
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(parsed, ParsedAnswer):
             return parsed
@@ -571,12 +572,6 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
             return ParseFailure(
                 "The JSON object was not complete. Reply with the whole JSON object again."
             )
-        whole = read_whole_json(reply, repair=True)
-        try:
-            if isinstance(whole, dict) and is_declined(whole):
-                return Missing(DECLINED)
-        except ValueError as error:
-            return ParseFailure(f"The JSON did not fit: {error}.")
         # `_CodeReply` names no slots, so their names are matched here.
         values = [item.model_dump() for item in parsed.value]
         matched, _ = match_field_names({"codes": values}, self.schema)

@@ -28,7 +28,7 @@ from folkmoot.conversation.answer_types import (
     parse_way_out,
 )
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.json_replies import json_candidates, refuses_beside_json
 from folkmoot.conversation.lenient_fields import is_declined, read_number
 from folkmoot.conversation.schema_alternatives import single_alternative
 from folkmoot.hints import capitalise
@@ -73,6 +73,8 @@ class ClosedForm(AnswerType["FormAnswer"]):
                 continue
             if (way_out := _read_declined(part)) is not None:
                 return way_out
+            if step != "exact" and refuses_beside_json(reply):
+                break
             if any(name in part for name in names):
                 return self._read(part_schema, part, step)
         wanted = ", ".join(self.path or names)

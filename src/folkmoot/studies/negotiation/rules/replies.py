@@ -23,7 +23,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.conversation.lenient_fields import is_declined
-from folkmoot.conversation.reply_forms import looks_like_refusal
+from folkmoot.conversation.reply_forms import is_only_refusal
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import MemberBallot, match_option
@@ -389,12 +389,12 @@ def read_hard_no(
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
     unmatched += unmatched_rejections
-    if looks_like_refusal(form.objection):
+    if is_only_refusal(form.objection):
         unmatched.append(form.objection)
     objections = (form.objection, *unmatched_rejections)
     # Who refuses to answer rejects no option.
     return hard_no, tuple(
-        entry for entry in objections if not is_none(entry) and not looks_like_refusal(entry)
+        entry for entry in objections if not is_none(entry) and not is_only_refusal(entry)
     )
 
 
