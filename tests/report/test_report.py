@@ -17,6 +17,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.pdf import write_pdf
 from folkmoot.storage.findings import ResultTable
+from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
 from tests.sweeps import sample_daily
 
@@ -200,6 +201,7 @@ def test_the_checklist_distinguishes_embedded_local_and_vendor_models(
         manifest["models"] = [
             {**manifest["models"][0], "asked": model, "served": [model]} for model in models
         ]
+        manifest["mark"] = MIXED_MARK if "human" in models else manifest["mark"]
         (folder / "manifest.json").write_text(json.dumps(manifest))
         methods = build_document(RunFolder(folder)).methods
         assert methods is not None
