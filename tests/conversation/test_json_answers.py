@@ -26,7 +26,7 @@ from folkmoot.conversation.answer_types import (
     Text,
     ValidationContext,
 )
-from folkmoot.conversation.json_replies import close_cut_json
+from folkmoot.conversation.json_replies import close_cut_json, json_candidates
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import quote_value, spans_of
@@ -650,3 +650,15 @@ def test_a_text_of_many_escapes_without_an_end_is_read_at_once(quote: str) -> No
     # A search that begins again at each escape needs hours.
     reply = f"{{{quote}vote{quote}: {quote}" + f"\\{quote}" * 90_000
     assert isinstance(Json(Stated).parse_reply(reply), ParseFailure)
+
+
+def test_a_reply_that_repeats_quotation_marks_without_end_is_not_repaired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The repair library would need minutes, in which the run waits."""
+    repaired: list[str] = []
+    monkeypatch.setattr(json_repair, "loads", lambda text, **_: repaired.append(text))
+    assert not list(json_candidates('["' + '"a":"b"c' * 5_000, "["))
+    assert not repaired
+    list(json_candidates('["' + '"a":"b"c' * 50, "["))
+    assert repaired

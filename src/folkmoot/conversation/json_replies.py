@@ -14,8 +14,9 @@ import json_repair
 from folkmoot.conversation.reply_forms import refuses_at_its_ends
 from folkmoot.json_text import replace_lone_surrogates
 
-# The repair library needs seconds for thousands of open braces and for very long texts.
-MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
+# The repair library needs seconds for thousands of open braces and for very long texts. If a model
+# repeats quotation marks without end, its time grows with their square.
+MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS, MAX_REPAIRABLE_QUOTES = 50, 200_000, 8_000
 # The parse step of a reply that is not valid JSON.
 REPAIRED = "repaired"
 # The possessive quantifiers keep the time linear in a text with many escapes.
@@ -235,7 +236,8 @@ def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
 
 def _is_worth_repairing(reply: str) -> bool:
     # The repair library is slow for long replies and for many open brackets.
-    is_short = len(reply) <= MAX_REPAIRABLE_CHARACTERS
+    quotes = reply.count('"') + reply.count("'")
+    is_short = len(reply) <= MAX_REPAIRABLE_CHARACTERS and quotes <= MAX_REPAIRABLE_QUOTES
     return is_short and _count_open_brackets(reply) <= MAX_UNCLOSED_BRACES
 
 
