@@ -261,8 +261,18 @@ def names_other_value(value: object, schema: Schema | None, text: str) -> bool:
     if not schema or not text.strip():
         return False
     definitions = schema.get("$defs", {})
-    change = partial(_collect_closed_answers, closed_answers, definitions)
-    _change_objects(value, schema, definitions, change)
+
+    def collect_from(
+        value: dict[str, object], fields: Schema, _path: str
+    ) -> Iterator[tuple[str, object]]:
+        for name, entry in value.items():
+            node = _resolve(fields.get(name, {}), definitions)
+            if "enum" in node or node.get("type") in ("integer", "number"):
+                entries = entry if isinstance(entry, list) else [entry]
+                closed_answers.extend((answer, node) for answer in entries if answer is not None)
+            yield name, entry
+
+    _change_objects(value, schema, definitions, collect_from)
     if len(closed_answers) != 1:
         return False
     ((stated, node),) = closed_answers
@@ -288,21 +298,6 @@ _TAKING_BACK = re.compile(
 def _takes_back(text: str, without_answers: str) -> bool:
     # Another answer alone is a second answer.
     return _TAKING_BACK.search(text) is not None or not re.search(r"\w", without_answers)
-
-
-def _collect_closed_answers(
-    closed_answers: list[tuple[object, Schema]],
-    definitions: Schema,
-    value: dict[str, object],
-    fields: Schema,
-    path: str,
-) -> Iterator[tuple[str, object]]:
-    for name, entry in value.items():
-        node = _resolve(fields.get(name, {}), definitions)
-        entries = entry if isinstance(entry, list) else [entry]
-        if "enum" in node or node.get("type") in ("integer", "number"):
-            closed_answers += [(answer, node) for answer in entries if answer is not None]
-        yield name, entry
 
 
 def _drop_sentences(

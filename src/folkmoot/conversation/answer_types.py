@@ -735,12 +735,14 @@ def _parse_json(
         if isinstance(candidate, opening_characters):
             parsed = read(candidate)
             if isinstance(parsed, ParsedAnswer):
-                if parse_step != "exact" and refuses_beside_json(reply):
-                    return failure
-                named, _ = match_field_names(candidate, schema)
-                if names_other_value(named, schema, text_after_json(reply)):
-                    problem = "The reply names another answer after the JSON object."
-                    return ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
+                # Beside an exact value there are no words.
+                if parse_step != "exact":
+                    if refuses_beside_json(reply):
+                        return failure
+                    named, _ = match_field_names(candidate, schema)
+                    if names_other_value(named, schema, text_after_json(reply)):
+                        problem = "The reply names another answer after the JSON object."
+                        return ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
                 return parsed._replace(parse_step=parse_step)
             # A speaker who declines has answered. A more lenient reading must not overrule that.
             if isinstance(parsed, Missing):
