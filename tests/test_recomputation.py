@@ -131,6 +131,7 @@ def find_example(study: str) -> Path:
     return EXAMPLES / ("public_goods.xlsx" if study == "workbook" else f"{study}.yaml")
 
 
+@pytest.mark.nightly(part="truths")
 def test_headline_figures_of_the_pilot_follow_from_the_exported_files(
     shared_folder: SharedFolder,
 ) -> None:

@@ -47,9 +47,7 @@ def find_call_with_utterances(run: RunFolder) -> str:
     return str(candidates.sort("number", "address")["address"][-1])
 
 
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("cross_pollination", "town_hall"), part="sweeps")
-)
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("town_hall",), part="sweeps"))
 def test_prompts_are_complete_and_the_legend_explains_each_mark(
     runs_folder: Path, study: str
 ) -> None:
@@ -125,10 +123,8 @@ def test_ids_select_participants_conversations_and_leading_roles(
         render_run_text(run, "elsewhere", prompts=True)
 
 
-# Daily, a study with rooms and one with sessions.
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="pages")
-)
+# Daily, a study with rooms. At night, one with sessions as well.
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("town_hall",), part="pages"))
 def test_every_id_of_the_overview_can_be_shown_with_and_without_prompts(
     runs_folder: Path, study: str
 ) -> None:

@@ -94,11 +94,13 @@ def test_another_process_with_another_hash_seed_gives_the_same(
     studies: Sequence[str], run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    # The processes of tests have one thread.
+    threads = {"POLARS_MAX_THREADS": "4", "OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"}
     done = subprocess.run(
         [sys.executable, "-c", IN_PROCESS, str(tmp_path), *studies],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
+        env={**os.environ, **threads, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr

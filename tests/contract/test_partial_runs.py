@@ -182,11 +182,9 @@ def run_parts(
     return folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
 
 
-# Daily one type that is paid set by set, at random latencies, and one that is paid session by
-# session. test_every_study crashes and resumes the others.
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="kills")
-)
+# Daily the type that is paid set by set, at random latencies. test_every_study crashes and resumes
+# the others.
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("town_hall",), part="kills"))
 def test_a_run_paused_by_a_budget_is_reported_and_resumed(
     study: str, folder: Path, whole_run: Callable[[str], folkmoot.Run]
 ) -> None:

@@ -27,6 +27,7 @@ from folkmoot.models.prices import find_price
 from folkmoot.models.request import estimate_tokens
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 FOCUS_GROUP = """
 study: focus_group
@@ -70,7 +71,7 @@ def test_token_is_four_bytes() -> None:
     )
 
 
-@pytest.mark.parametrize("groups", [1, 30])
+@pytest.mark.parametrize("groups", sample_daily([1, 30], daily=1, part="sweeps"))
 @pytest.mark.usefixtures("small_sample")
 def test_long_concept_is_counted_in_every_prompt_that_contains_it(
     groups: int, tmp_path: Path

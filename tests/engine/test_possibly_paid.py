@@ -130,6 +130,7 @@ def test_billed_calls_are_paid_or_possibly_paid(
     assert money.calls - vendor.calls <= CONCURRENCY + ahead
 
 
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("calls_between", sample_daily([5, 15, 25], daily=[25], part="kills"))
 @pytest.mark.parametrize(
     "limit",
@@ -321,6 +322,7 @@ def test_cost_of_a_killed_grid_is_reported(
     assert read_printed_money(output[output.rindex("cells/ ") :])[1] == expected[1]
 
 
+@pytest.mark.nightly(part="kills")
 def test_report_covers_live_and_interrupted_runs(vendor: Vendor, tmp_path: Path) -> None:
     report = tmp_path / "run" / "report.html"
 

@@ -75,6 +75,7 @@ def assert_resume_completes(
     assert {cell.name: read_table_bytes(cell) for cell in list_cells(out)} == undisturbed_tables
 
 
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize(
     "number", sample_daily([signal.SIGTERM, signal.SIGINT], daily=1, part="kills")
 )

@@ -139,6 +139,7 @@ def test_signals_wait_for_calls_in_flight(
     assert max(Counter(server.model.log).values()) == 1
 
 
+@pytest.mark.nightly(part="kills")
 def test_killed_run_with_a_lost_or_changed_journal_is_refused(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(hold_after=40))
     command_line, study, out = (
@@ -219,6 +220,7 @@ STUDY = Study(name="hangs", title="It hangs", config=Config, protocol=protocol)
 """
 
 
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize(
     "how",
     sample_daily(
@@ -276,6 +278,7 @@ def test_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve) -
     assert manifest["possibly_paid"]["calls"] == in_flight
 
 
+@pytest.mark.nightly(part="kills")
 def test_batch_calls_of_a_killed_run_are_reported_until_they_are_answered(
     tmp_path: Path, serve: Serve
 ) -> None:
@@ -298,6 +301,7 @@ def test_batch_calls_of_a_killed_run_are_reported_until_they_are_answered(
     assert "in batches" not in command_line.run("verify", tmp_path / "run")
 
 
+@pytest.mark.nightly(part="kills")
 def test_closed_terminal_loses_no_reply(tmp_path: Path, serve: Serve) -> None:
     """The other end of a real terminal closes, so the process gets SIGHUP and EIO."""
     server = serve(FaultPlan(hold_after=50))

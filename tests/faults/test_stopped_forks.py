@@ -142,6 +142,7 @@ def read_entry_texts(folder: Path) -> Mapping[str, str]:
 FORK_ADDRESSES = {"focus_group": "final-", "workbook": "decision-no_persona/sessions/"}
 
 
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("study", sample_daily(sorted(FORK_ADDRESSES), ["workbook"], part="kills"))
 def test_budget_that_ends_inside_a_fork_of_a_control_pauses_it(study: str, tmp_path: Path) -> None:
     path = small_study(study, tmp_path)
@@ -315,6 +316,7 @@ def test_stopped_repeats_are_resumed_as_a_whole_within_one_budget(
     assert str(forks) in command_line.run("report", forks)
 
 
+@pytest.mark.nightly(part="kills")
 def test_repeats_killed_before_the_first_fork_start_again(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:

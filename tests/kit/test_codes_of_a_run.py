@@ -29,6 +29,8 @@ from tests.kit.test_coding import FIRST, SECOND, code_by_words, make_coder, run_
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
+pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
+
 DIARY = Path(__file__).parent / "diary.py"
 
 

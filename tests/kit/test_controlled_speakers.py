@@ -147,6 +147,7 @@ def test_all_scores_of_a_form_are_repeated(negotiation: tuple[RunFolder, pl.Data
     }
 
 
+@pytest.mark.nightly(part="sweeps")
 @pytest.mark.parametrize(
     "name", sample_daily(["town_hall", "negotiation"], daily=["town_hall"], part="truths")
 )

@@ -108,6 +108,7 @@ def test_controls_continue_the_conversation_and_do_not_change_the_run(
     assert "unattributed" not in control_run.read_table("provenance")["kind"]
 
 
+@pytest.mark.nightly(part="alarms")
 def test_only_built_in_faults_are_found(sound_run: Path, tmp_path: Path) -> None:
     findings = compute_control_findings(RunFolder(sound_run))
     assert {row["verdict"] for row in read_records(findings["user_drift"])} <= {

@@ -185,6 +185,7 @@ SKIPPED_CONTROLS = {
 }
 
 
+@pytest.mark.nightly(part="sweeps")
 @pytest.mark.parametrize(
     "name", sample_daily(sorted(SKIPPED_CONTROLS), daily=("town_hall",), part="truths")
 )

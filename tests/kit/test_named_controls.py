@@ -224,6 +224,7 @@ def test_each_cell_of_a_grid_has_controls(tmp_path: Path) -> None:
     assert len(runs) == 2 and all(read_control_answers(run).height for run in runs)
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_only_personas_of_participants_have_stated_attributes(tmp_path: Path) -> None:
     other_keys = "respondent: {drift: 0.9}\ncontrols: {retest: false, confounders: none}\n"
     path = write_study(tmp_path, other_keys)

@@ -102,6 +102,7 @@ def test_holm_equals_a_hand_calculation():
     assert holm([]) == []
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_holm_equals_statsmodels():
     p_values = np.random.default_rng(1).random(60) ** 3
     p_values[7:12] = p_values[7]  # ties

@@ -82,6 +82,7 @@ def draw_groups(rng: np.random.Generator, groups: int, size: int, icc: float):
     return y, 0.5 * y + rng.normal(0, 1, len(y)) + 2, np.repeat(range(groups), size)
 
 
+@pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize(
     ("groups", "size"), sample_daily([(12, 8), (30, 8)], daily=1, part="alarms")
 )
@@ -129,6 +130,7 @@ def test_a_constant_simulation_has_no_weight() -> None:
     assert (estimate.weight, estimate.worth) == (0, 30) and math.isnan(estimate.fit)
 
 
+@pytest.mark.nightly(part="alarms")
 def test_a_corrected_effect_covers_the_true_one() -> None:
     rng = np.random.default_rng(8)
     is_covered = []

@@ -15,6 +15,8 @@ from folkmoot.people.sources.grounded.panel import read_panel
 from folkmoot.people.sources.people_table import read_people
 from folkmoot.people.sources.table import read_personas
 
+pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
+
 ROWS = {
     "ID": ["a", "b"],
     "Name": ["Ann Lee", "Bo Ray"],

@@ -18,6 +18,8 @@ from folkmoot.people.sources.people_table import read_people
 from folkmoot.people.sources.table import read_personas
 from folkmoot.report.comparison.samples import people_file
 
+pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
+
 HEADER = "person,item,before,after,arm,text_shown,age,lives in"
 ROWS = (
     "007,Buses should be free.,2,4,read,Buses are good.,31,town",

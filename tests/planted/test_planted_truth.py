@@ -214,6 +214,7 @@ def test_every_miswiring_is_caught(
     assert Audit(run_pilot(tmp_path, 40, **changes)).faults(tolerance=0.2) != []
 
 
+@pytest.mark.nightly(part="truths")
 def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
     """Control for the test above: a correct pilot has no fault."""
     run = run_pilot(tmp_path, 40)

@@ -122,7 +122,7 @@ def test_tables_open_by_keyboard(browser: Browser, pilot_run: RunFolder) -> None
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", sample_daily(["light", "dark"], daily=1, part="pages"))
 def test_the_keyboard_focus_is_visible_at_every_element(
     browser: Browser, pilot_run: RunFolder, scheme: Literal["light", "dark"]
 ) -> None:
@@ -148,6 +148,7 @@ def test_the_keyboard_focus_is_visible_at_every_element(
     page.close()
 
 
+@pytest.mark.nightly(part="pages")
 def test_in_print_all_tables_are_open_and_each_page_has_the_mark(
     browser: Browser, pilot_run: RunFolder
 ) -> None:

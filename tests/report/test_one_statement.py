@@ -96,6 +96,7 @@ def reverse_contrast(numbers: Numbers) -> Numbers:
     return family, -float(difference), -float(high), -float(low), p  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_compare_prints_the_verdict_p_and_interval_of_the_report(
     runs: Mapping[str, RunFolder],
 ) -> None:

@@ -331,6 +331,7 @@ def test_the_focus_moves_to_the_element_that_a_button_changed(
     expect(page.get_by_role("button", name="Enter Your own groups as rows")).to_be_focused()
 
 
+@pytest.mark.nightly(part="pages")
 def test_a_file_changed_by_an_editor_is_not_overwritten(page: Page, studio: StudioProcess) -> None:
     file = studio.folder / "centre.yaml"
     file.write_text(STUDY_WITH_CHECK.partition("seats:")[0], "utf-8")

@@ -29,6 +29,8 @@ from tests.studio.conftest import StudioProcess
 from tests.studio.test_studio import make_study, page
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
+
 __all__ = ["page"]
 
 STUDY = """\

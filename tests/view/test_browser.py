@@ -108,7 +108,7 @@ def check_page(page: Page, name: str, axe_presentation: Presentation = PHONE) ->
 
 
 # `check_page` checks the tables of the other pages.
-@pytest.mark.parametrize("name", ["run", "person"])
+@pytest.mark.parametrize("name", sample_daily(["person", "run"], daily=1, part="pages"))
 def test_every_table_has_a_name_for_a_screen_reader(
     open_page: Page, page_server: PageServer, name: str
 ) -> None:
@@ -225,7 +225,7 @@ def test_rooms_and_participants_fit_a_page_enlarged_four_times(
         assert open_page.evaluate("document.documentElement.scrollWidth") <= 320, page_name
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", sample_daily(["light", "dark"], daily=1, part="pages"))
 def test_field_borders_have_enough_contrast(
     open_page: Page, page_server: PageServer, scheme: Literal["light", "dark"]
 ) -> None:
@@ -300,6 +300,7 @@ def test_a_link_with_its_token_opens_from_another_sites_page(
 STATES = {"paused": "paused, can be resumed", "partial": "stopped without a word", "live": "under"}
 
 
+@pytest.mark.nightly(part="pages")
 @pytest.mark.parametrize("state", sample_daily(STATES, ["partial"], "pages"))
 def test_pages_of_an_unfinished_run_can_be_read(
     open_page: Page, outputs: Path, tmp_path: Path, state: str
@@ -336,6 +337,7 @@ def test_pages_of_an_unfinished_run_can_be_read(
             check_page(open_page, "room-live")
 
 
+@pytest.mark.nightly(part="pages")
 def test_thousands_of_participants_are_paged_and_filtered(
     open_page: Page, outputs: Path, tmp_path: Path
 ) -> None:

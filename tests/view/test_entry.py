@@ -482,6 +482,7 @@ async def test_a_placeholder_id_and_another_host_are_refused(tmp_path: Path) -> 
             assert cookie["httponly"] and cookie["samesite"] == "lax"
 
 
+@pytest.mark.nightly(part="pages")
 @pytest.mark.skipif(CHROMIUM_PATH is None, reason="no Chromium on this machine")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("width", SCREEN_WIDTHS)

@@ -305,6 +305,7 @@ PAGES_AFTER_FIRST_REPLY = {
 DAILY_STUDIES = ("cross_pollination",)
 
 
+@pytest.mark.nightly(part="pages")
 @pytest.mark.parametrize(
     "study",
     [

@@ -117,6 +117,7 @@ async def test_a_double_click_answers_one_question(
         assert await page.locator("form.answer :checked").count() == 0
 
 
+@pytest.mark.nightly(part="pages")
 @in_a_browser
 @pytest.mark.parametrize("milliseconds", sample_daily([0, 150, 400], [150], "pages"))
 async def test_a_double_click_neither_withdraws_nor_closes_a_seat(

@@ -107,6 +107,7 @@ def test_c3_finds_how_often_the_mediator_follows_a_minority(tmp_path: Path) -> N
         assert not run.table("decisions")["parse_error"].any()
 
 
+@pytest.mark.nightly(part="truths")
 def test_feedback_adds_nothing_without_it_and_more_with_more(
     certain_runs: dict[float, Any], tmp_path: Path
 ) -> None:
