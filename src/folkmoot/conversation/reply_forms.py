@@ -65,6 +65,9 @@ _DECORATION_CHARACTERS = (
     r"\((.+)\)|\[(.+)\]|\{(.+)\}",
     r"\$*\\(?:boxed|text)\{(.+)\}\$*",
     r"(?:[*•·→]|#{1,6})\s(.+)",
+    # Check marks. A cross means the opposite, so it is kept.
+    r"[✅✔☑]\s?(.+)",
+    r"(.*[^\s])\s?[✅✔☑]",
     # `- 5` may mean minus five, and `> 5` may mean more than five.
     r"[->]\s([^\d\s$€£¥.,+-].*)",
 )
@@ -112,6 +115,7 @@ _OPTION_PHRASE_PATTERNS = (
     r"settled on):?\s(.+)",
     rf"i(?:'m| am){_STILL} (?:voting for|choosing|picking|selecting|going with|going for):?\s(.+)",
     rf"{_MY}(?: (?:is|would be|will be|is for|goes to|would go to|remains|stays))?:?\s(.+)",
+    rf"here(?:'s| is) {_MY}:?\s(.+)",
     r"the (?:final |best |correct |right )?answer(?: to (?:this|the|your) question)? is:?\s(.+)",
     r"(?:(?:my |final |the )*(?:vote|choice|answer|decision|selection|response|option)|"
     r"(?:chosen|selected) option):\s?(.+)",
