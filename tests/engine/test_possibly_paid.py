@@ -131,14 +131,8 @@ def test_billed_calls_are_paid_or_possibly_paid(
 
 
 @pytest.mark.nightly(part="kills")
-@pytest.mark.parametrize("calls_between", sample_daily([5, 15, 25], daily=[25], part="kills"))
-@pytest.mark.parametrize(
-    "limit",
-    [
-        pytest.param(("--budget", 0.03), marks=pytest.mark.nightly(part="kills")),
-        ("--set", "budget_calls=60"),
-    ],
-)
+@pytest.mark.parametrize("calls_between", [5, 15, 25])
+@pytest.mark.parametrize("limit", [("--budget", 0.03), ("--set", "budget_calls=60")])
 def test_repeated_kills_never_exceed_a_budget(
     limit: tuple[str, object], calls_between: int, vendor: Vendor, tmp_path: Path
 ) -> None:

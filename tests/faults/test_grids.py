@@ -20,7 +20,6 @@ from tests.faults.lab import (
 from tests.faults.test_kills import Process, interrupt, kill
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
-from tests.sweeps import sample_daily
 
 CELLS = 4
 TOTAL_CALLS = CELLS * 4 * 3
@@ -76,9 +75,7 @@ def assert_resume_completes(
 
 
 @pytest.mark.nightly(part="kills")
-@pytest.mark.parametrize(
-    "number", sample_daily([signal.SIGTERM, signal.SIGINT], daily=1, part="kills")
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_waits_for_the_replies_of_all_cells(
     number: signal.Signals, tmp_path: Path, serve: Serve, undisturbed_tables: dict[str, object]
 ) -> None:

@@ -221,12 +221,7 @@ STUDY = Study(name="hangs", title="It hangs", config=Config, protocol=protocol)
 
 
 @pytest.mark.nightly(part="kills")
-@pytest.mark.parametrize(
-    "how",
-    sample_daily(
-        ["waits", "swallows", "computes", "blocks"], daily=["swallows", "blocks"], part="kills"
-    ),
-)
+@pytest.mark.parametrize("how", ["waits", "swallows", "computes", "blocks"])
 def test_second_ctrl_c_ends_any_study(how: str, tmp_path: Path, serve: Serve) -> None:
     server = serve()
     (tmp_path / "hangs.py").write_text(HANGING_STUDY)

@@ -34,7 +34,6 @@ from tests.faults.test_kills import Process, kill
 from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
-from tests.sweeps import sample_daily
 
 # A model with a price, so that a budget in US dollars can run out.
 PRICED = "openai/gpt-4o-mini"
@@ -143,7 +142,7 @@ FORK_ADDRESSES = {"focus_group": "final-", "workbook": "decision-no_persona/sess
 
 
 @pytest.mark.nightly(part="kills")
-@pytest.mark.parametrize("study", sample_daily(sorted(FORK_ADDRESSES), ["workbook"], part="kills"))
+@pytest.mark.parametrize("study", sorted(FORK_ADDRESSES))
 def test_budget_that_ends_inside_a_fork_of_a_control_pauses_it(study: str, tmp_path: Path) -> None:
     path = small_study(study, tmp_path)
     base = folkmoot.run(path, out=tmp_path / "run", model="synthetic").path

@@ -30,7 +30,6 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
-from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
 CONTROL_SETTINGS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
@@ -147,10 +146,8 @@ def test_all_scores_of_a_form_are_repeated(negotiation: tuple[RunFolder, pl.Data
     }
 
 
-@pytest.mark.nightly(part="sweeps")
-@pytest.mark.parametrize(
-    "name", sample_daily(["town_hall", "negotiation"], daily=["town_hall"], part="truths")
-)
+@pytest.mark.nightly(part="truths")
+@pytest.mark.parametrize("name", ["town_hall", "negotiation"])
 def test_the_estimate_for_all_speakers_equals_the_number_of_calls(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -31,7 +31,6 @@ from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from folkmoot.studies.focus_group.positions import describe_position
 from tests.contract.small import people_of, small_study
-from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
 ALL_CONTROLS = {"negative": False, "no_persona": True, "same_length": True, "order": True}
@@ -185,10 +184,8 @@ SKIPPED_CONTROLS = {
 }
 
 
-@pytest.mark.nightly(part="sweeps")
-@pytest.mark.parametrize(
-    "name", sample_daily(sorted(SKIPPED_CONTROLS), daily=("town_hall",), part="truths")
-)
+@pytest.mark.nightly(part="truths")
+@pytest.mark.parametrize("name", sorted(SKIPPED_CONTROLS))
 def test_skipped_controls_are_announced_before_the_run_and_recorded(
     name: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:

@@ -83,9 +83,7 @@ def draw_groups(rng: np.random.Generator, groups: int, size: int, icc: float):
 
 
 @pytest.mark.nightly(part="alarms")
-@pytest.mark.parametrize(
-    ("groups", "size"), sample_daily([(12, 8), (30, 8)], daily=1, part="alarms")
-)
+@pytest.mark.parametrize(("groups", "size"), [(12, 8), (30, 8)])
 def test_humans_in_groups_are_clustered(groups: int, size: int) -> None:
     rng = np.random.default_rng(3)
 

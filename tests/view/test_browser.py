@@ -301,7 +301,7 @@ STATES = {"paused": "paused, can be resumed", "partial": "stopped without a word
 
 
 @pytest.mark.nightly(part="pages")
-@pytest.mark.parametrize("state", sample_daily(STATES, ["partial"], "pages"))
+@pytest.mark.parametrize("state", STATES)
 def test_pages_of_an_unfinished_run_can_be_read(
     open_page: Page, outputs: Path, tmp_path: Path, state: str
 ) -> None:

@@ -302,19 +302,10 @@ PAGES_AFTER_FIRST_REPLY = {
 
 
 # Daily, a growing room of a focus group is checked in a browser (above).
-DAILY_STUDIES = ("cross_pollination",)
 
 
 @pytest.mark.nightly(part="pages")
-@pytest.mark.parametrize(
-    "study",
-    [
-        study_name
-        if study_name in DAILY_STUDIES
-        else pytest.param(study_name, marks=pytest.mark.nightly(part="pages"))
-        for study_name in PAGES_AFTER_FIRST_REPLY
-    ],
-)
+@pytest.mark.parametrize("study", PAGES_AFTER_FIRST_REPLY)
 def test_every_page_can_be_read_in_every_state_of_a_run(
     outputs: Path, tmp_path: Path, study: str
 ) -> None:
