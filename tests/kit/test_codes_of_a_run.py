@@ -387,6 +387,35 @@ def test_a_second_code_that_an_earlier_version_took_replaces_that_of_the_coder(
     assert coding.read_codings(RunFolder(run.path))["price"].single_code("treated/day0") == "fair"
 
 
+THREE_CODES = (
+    ONE_OR_SEVERAL.format(choose="any") + "  - {name: unclear, definition: Nothing can be said.}\n"
+)
+
+
+def test_each_code_that_a_human_adds_counts_and_can_be_checked_later(tmp_path: Path) -> None:
+    coder = make_coder(lambda _text, _: [{"code": "too_dear", "quote": "one"}])
+    run = run_diary(tmp_path, coder, book=THREE_CODES, diaries=("Each one.",)).folder
+
+    def list_codes() -> set[str]:
+        return set(coding.read_codings(RunFolder(run.path))["price"].codes_of("treated/day0") or ())
+
+    first, second = tmp_path / "first.xlsx", tmp_path / "second.xlsx"
+    write_sheet(run, first, blind=False)
+    add_code(first, "fair")
+    add_code(first, "unclear")
+    assert len(read_sheet(run, first, "Bo")) == 2
+    assert list_codes() == {"too_dear", "fair", "unclear"}
+    # A later sheet lists the added codes too.
+    write_sheet(RunFolder(run.path), second, blind=False)
+    cells = {("treated/day0", "fair"): "ok", ("treated/day0", "unclear"): "none"}
+    fill_column(second, "codes", cells, "corrected")
+    assert len(read_sheet(RunFolder(run.path), second, "Cleo")) == 2
+    assert list_codes() == {"too_dear", "fair"}
+    # The coder gave neither of the two codes.
+    note = coding.read_codings(RunFolder(run.path))["price"].note
+    assert "confirmed" not in note
+
+
 def test_an_added_code_is_no_code_that_a_human_checked(tmp_path: Path) -> None:
     coder = make_coder(lambda _text, _: [{"code": "too_dear", "quote": "one"}])
     book = ONE_OR_SEVERAL.format(choose="any")

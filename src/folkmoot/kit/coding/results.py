@@ -110,13 +110,21 @@ class CodebookResults:
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
         }
         given: dict[str, dict[Key, str]] = {}
-        # All corrections refer to the codes of the coder, so their order does not matter. A human
-        # may correct one code into another one, and strike out that other one.
+        # A code that the coder did not give comes from a human, and may be corrected later.
+        struck_codes = {
+            (data["text_id"], data["of"], data["was"])
+            for data in (correction.data for correction in self.corrections)
+            if (data["of"], data["was"]) not in codes_by_text.get(data["text_id"], {})
+        }
+        # All other corrections refer to the codes of the coder, so their order does not matter. A
+        # human may correct one code into another one, and strike out that other one.
         for correction in self.corrections:
             data = correction.data
             # A correction may also code a text for which the coder gave no answer.
             codes_by_text.setdefault(data["text_id"], {}).pop((data["of"], data["was"]), None)
-            if (now := data["code"]) != NO_CODE_LABEL:
+            now = data["code"]
+            is_struck = data["was"] != now and (data["text_id"], data["of"], now) in struck_codes
+            if now != NO_CODE_LABEL and not is_struck:
                 given.setdefault(data["text_id"], {})[data["of"], now] = data["quote"]
         for text_id, codes in given.items():
             # Sheets of earlier versions could add a second code where only one is allowed.
@@ -216,22 +224,28 @@ class CodebookResults:
     @cached_property
     def confirmed_counts(self) -> tuple[int, int]:
         """The number of codes that a human confirmed, and the number that a human checked."""
-        coded = self.primary_coder.codes if self.primary_coder else {}
         checked = [
             correction.data
             for correction in self.corrections
-            # A code that a human adds beside those of the coder is none that the coder gave.
-            if correction.data["was"] != NO_CODE_LABEL
-            or coded.get(correction.data["text_id"]) == {}
+            # A code that a human added beside those of the coder is none that the coder gave.
+            if self._coder_gave(correction.data)
         ]
         return sum(data["was"] == data["code"] for data in checked), len(checked)
+
+    def _coder_gave(self, data: Mapping[str, Any]) -> bool:
+        # Whether the corrected code, or none, was the answer of the coder.
+        codes = self.primary_coder.codes.get(data["text_id"]) if self.primary_coder else None
+        if data["was"] == NO_CODE_LABEL:
+            return codes == {}
+        return (data["of"], data["was"]) in (codes or {})
 
     @property
     def disputed_counts(self) -> tuple[int, int]:
         """The number of codes on which humans disagree, and the number that several checked."""
         decisions: dict[tuple[str, ...], list[str]] = {}
         for amendment in self.corrections_by_human:
-            decisions.setdefault(correction_key(amendment), []).append(amendment.data["code"])
+            key = correction_key(amendment, self.book)
+            decisions.setdefault(key, []).append(amendment.data["code"])
         shared = [codes for codes in decisions.values() if len(codes) > 1]
         return sum(len(set(codes)) > 1 for codes in shared), len(shared)
 
@@ -291,9 +305,15 @@ class CodebookResults:
         return summary
 
 
-def correction_key(correction: Amendment) -> tuple[str, ...]:
-    """Return the codebook, the text, the object and the code that a human corrected."""
-    return tuple(correction.data[name] for name in ("codebook", "text_id", "of", "was"))
+def correction_key(correction: Amendment, book: Codebook) -> tuple[str, ...]:
+    """Return the codebook, the text, the object and the code that a human corrected.
+
+    The last value is a code that the human added beside others, or empty.
+    """
+    data = correction.data
+    adds_code = book.choose == "any" and data["was"] == NO_CODE_LABEL != data["code"]
+    added_code = data["code"] if adds_code else ""
+    return (*(data[name] for name in ("codebook", "text_id", "of", "was")), added_code)
 
 
 def count_replaced(
@@ -301,7 +321,7 @@ def count_replaced(
 ) -> Counter[str]:
     """Return how many codes of each earlier human later corrections replace by another code."""
     codes_by_key = {
-        correction_key(amendment): amendment
+        correction_key(amendment, results.book): amendment
         for results in earlier.values()
         for amendment in results.corrections
     }
@@ -309,7 +329,8 @@ def count_replaced(
         before.author
         for amendment in later
         if amendment.kind == CODE_CORRECTION
-        and (before := codes_by_key.get(correction_key(amendment))) is not None
+        and (book := earlier[amendment.data["codebook"]].book)
+        and (before := codes_by_key.get(correction_key(amendment, book))) is not None
         and before.author.casefold() != amendment.author.casefold()
         and before.data["code"] != amendment.data["code"]
     )
@@ -343,6 +364,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
             for table in tables
             for coder_result in _read_coders(table.filter(codebook=name))
         ]
+        book = sealed_codebook(run, name)
         # A correction counts only for the text that the human saw. A withdrawal may have changed
         # the text since.
         digests = {text_id: text_digest(row) for text_id, row in text_rows.items()}
@@ -354,16 +376,17 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
         ]
         # The last correction of a code wins: later entries replace earlier ones with the same key.
         all_corrections = [amendment for amendment in matching if amendment.kind == CODE_CORRECTION]
-        corrections = {correction_key(amendment): amendment for amendment in all_corrections}
+        keys = [correction_key(amendment, book) for amendment in all_corrections]
+        corrections = dict(zip(keys, all_corrections, strict=True))
         corrections_by_human = {
-            (*correction_key(amendment), amendment.author.casefold()): amendment
-            for amendment in all_corrections
+            (*key, amendment.author.casefold()): amendment
+            for key, amendment in zip(keys, all_corrections, strict=True)
         }
         coders += _hand_coders(
             [amendment for amendment in matching if amendment.kind == HAND_CODING]
         )
         results[name] = CodebookResults(
-            sealed_codebook(run, name),
+            book,
             text_rows,
             tuple(coders),
             tuple(corrections.values()),

@@ -20,6 +20,7 @@ from folkmoot.kit.coding.results import (
     CODE_CORRECTION,
     HAND_CODING,
     CodebookResults,
+    correction_key,
     read_codings,
     text_digest,
 )
@@ -205,11 +206,16 @@ def _store_codes(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     if problems:
         raise InputError(problems)
     _require_blind_coder(run, amendments, by)
-    last = {_amendment_key(amendment): amendment.data for amendment in read_amendments(run.path)}
+    last = {
+        _amendment_key(results, amendment): amendment.data
+        for amendment in read_amendments(run.path)
+        if amendment.kind in (CODE_CORRECTION, HAND_CODING)
+        and amendment.data["codebook"] in results
+    }
     new = [
         amendment
         for amendment in amendments
-        if last.get(_amendment_key(amendment)) != amendment.data
+        if last.get(_amendment_key(results, amendment)) != amendment.data
     ]
     if new:
         append_amendments(run.path, new)
@@ -235,13 +241,16 @@ def _require_blind_coder(run: RunFolder, amendments: Sequence[Amendment], by: st
         )
 
 
-def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
+def _amendment_key(
+    results: Mapping[str, CodebookResults], amendment: Amendment
+) -> tuple[object, ...]:
     # A later amendment with the same key replaces it.
-    return (
-        amendment.kind,
-        amendment.author,
-        *(amendment.data.get(key) for key in ("codebook", "text_id", "of", "was")),
-    )
+    data = amendment.data
+    if amendment.kind == CODE_CORRECTION:
+        key = correction_key(amendment, results[data["codebook"]].book)
+    else:
+        key = data["codebook"], data["text_id"], data["of"]
+    return amendment.kind, amendment.author, *key
 
 
 def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -285,14 +294,17 @@ def _parse_correction(
     results: CodebookResults, line: Mapping[str, str]
 ) -> dict[str, object] | Problem:
     was, corrected = line["code"] or NO_CODE_LABEL, line["corrected"]
-    codes = (
-        dict(results.primary_coder.codes.get(line["text_id"], {})) if results.primary_coder else {}
-    )
+    coder_codes = results.primary_coder.codes if results.primary_coder else {}
+    # Earlier sheets may have added codes.
+    codes = {
+        **results.codes_by_text.get(line["text_id"], {}),
+        **coder_codes.get(line["text_id"], {}),
+    }
     # The human may have edited a cell by mistake, so the code must exist.
     if was != NO_CODE_LABEL and (line["of"], was) not in codes:
         hint = "keep the column code as folkmoot wrote it, or clear the cell to add a code"
         return Problem(f"the coder did not assign the code {was!r} here", key="code", hint=hint)
-    own = [code for of, code in codes if of == line["of"]]
+    own = [code for of, code in coder_codes.get(line["text_id"], {}) if of == line["of"]]
     if was == NO_CODE_LABEL and own and results.book.choose == "one":
         hint = f"write the right code into the line of {own[0]}"
         return Problem(
