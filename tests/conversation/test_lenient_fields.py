@@ -395,6 +395,7 @@ def test_read_functions_of_single_fields() -> None:
     assert match_folded("a b", ("A-B", "a_b")) is None  # two options are equal after folding
     assert read_text([None, " a ", ["b"]]) == "a; b"
     assert read_list("1. a\n2. b") == ["a", "b"] and read_list("a\nb") == ["a\nb"]
+    assert [read_list(raw) for raw in ("None.", "-", "–", "Nobody", "no one")] == [[]] * 5
 
 
 def test_the_readable_part_of_an_answer_is_kept_after_all_re_asks(tmp_path: Path) -> None:

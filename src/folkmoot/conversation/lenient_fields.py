@@ -36,7 +36,10 @@ UNREADABLE = "unreadable"
 _MARKS = ".'\"“”!,* "
 _BOOLEAN_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 # Words that models write in place of null or of an empty list.
-_EMPTY_WORDS = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
+_EMPTY_WORDS = (
+    *("", "_", "–", "—", "none", "null", "n/a", "n_a", "nothing", "nobody", "no_one"),
+    *("neither", "no_stance", "unknown"),
+)
 _UNITS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),

@@ -189,7 +189,8 @@ EMPTY_REFERENCE = {"target_agent": "none", "interaction_type": "none", "content"
 
 
 @pytest.mark.parametrize(
-    "given", [[], False, "none", ["none"], [None], [EMPTY_REFERENCE], "only oneself"]
+    "given",
+    [[], False, "none", ["none"], ["nobody"], ["-"], [None], [EMPTY_REFERENCE], "only oneself"],
 )
 def test_a_statement_that_refers_to_no_other_resident_ignores_all(
     tmp_path: Path, given: Any
