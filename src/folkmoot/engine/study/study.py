@@ -208,6 +208,10 @@ class Study(Generic[ConfigT]):
     source_model: str = ""
     # (config, folder) returns the participants that humans could play.
     seats: Callable[[ConfigT, Path], Sequence[Seat]] = lambda _config, _folder: ()
+    # Returns the texts that describe the participants of a run and that its sealed parts lack, such
+    # as stated preferences: key of a text → text. Two runs with other texts under the same key had
+    # other participants.
+    descriptions: Callable[[RunFolder], Mapping[tuple[str, ...], str]] = lambda _run: {}
     # Returns the rows that the plan expects in tables, from its sealed parts by name.
     expected_rows: Callable[[Mapping[str, object]], list[ExpectedRows]] = lambda _sealed: []
     # Yields name and content of files that follow from the tables and the journal. Text is written

@@ -93,6 +93,8 @@ class Sample:
     # What the sealed plan adds to the settings: the changed reply of a fork, and a digest of the
     # prompts in place of their folder.
     sealed_settings: Mapping[str, str] = field(default_factory=dict)
+    # Texts that describe the participants and that the sealed parts lack: key of a text → text.
+    descriptions: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
     # Why the run is unfinished and what is covered, or empty.
@@ -187,8 +189,11 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
     claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
     results = tuple(evaluate_claims(run, claims))
     settings = _effective_settings(run, study)
-    facts = (run.id, kind, tables, settings, run.manifest, sealed, _sealed_settings(run), seated)
-    return Sample(*facts, partial=run.partial, results=results)
+    facts = (run.id, kind, tables, settings, run.manifest, sealed, _sealed_settings(run))
+    descriptions = {} if study is None else study.descriptions(run)
+    return Sample(
+        *facts, descriptions=descriptions, seated=seated, partial=run.partial, results=results
+    )
 
 
 def _effective_settings(run: RunFolder, study: Study | None) -> Mapping[str, object]:
@@ -249,7 +254,13 @@ def same_people(first: Sample, second: Sample) -> bool:
         for part in first.sealed.keys() & second.sealed.keys()
         if part.partition(" ")[0] not in PARTS_WITHOUT_PARTICIPANTS
     }
-    return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
+    # An unfinished run lacks the descriptions of some participants.
+    described = first.descriptions.keys() & second.descriptions.keys()
+    return (
+        bool(parts)
+        and all(first.sealed[part] == second.sealed[part] for part in parts)
+        and all(first.descriptions[key] == second.descriptions[key] for key in described)
+    )
 
 
 # The column that numbers the draws in a table of texts that a run drew.

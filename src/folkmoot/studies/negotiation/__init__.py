@@ -17,7 +17,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claims, name_conditions
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
-from folkmoot.studies.negotiation.files import derived_files
+from folkmoot.studies.negotiation.files import derived_files, describe_members
 from folkmoot.studies.negotiation.findings import compute_findings
 from folkmoot.studies.negotiation.measures import (
     group_of_answer,
@@ -70,6 +70,7 @@ STUDY = Study(
     reply_unit_name="group",
     derived=derived_files,
     strict_tables=strict_tables,
+    descriptions=describe_members,
     expected_rows=expected_rows,
     render_run=render_lines,
     with_limit=limit_groups,

@@ -63,6 +63,21 @@ def sealed_group(group: Group) -> Mapping[str, object]:
     return {"id": group.id, "type": group.type.id, "members": members}
 
 
+def describe_members(run: RunFolder) -> dict[tuple[str, ...], str]:
+    """Return the preferences that the researcher stated, by group, member and topic.
+
+    A preference for which the member was asked is an empty text.
+    """
+    # `sealed_group` leaves the preferences out.
+    if not run.has_table("preferences"):
+        return {}
+    rows = run.read_table("preferences").iter_rows(named=True)
+    return {
+        (row["group_id"], row["member_id"], row["topic"]): (row["text"] or "") * row["given"]
+        for row in rows
+    }
+
+
 def finish_session(
     scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip
 ) -> SessionResult:

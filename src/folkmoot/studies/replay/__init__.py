@@ -17,7 +17,7 @@ from folkmoot.studies.replay.asking import (
     limit_answers,
     run_protocol,
 )
-from folkmoot.studies.replay.results import findings
+from folkmoot.studies.replay.results import describe_people, findings
 
 STUDY = Study(
     name="replay",
@@ -29,5 +29,6 @@ STUDY = Study(
     with_limit=limit_answers,
     stopping_rule=lambda _config: "",
     findings=findings,
+    descriptions=describe_people,
     tables=(ReplayRow,),
 )

@@ -48,7 +48,7 @@ from folkmoot.studies.town_hall.preparation import (
     template_files,
     unusable_reason,
 )
-from folkmoot.studies.town_hall.protocol import available_seats, run_protocol
+from folkmoot.studies.town_hall.protocol import available_seats, describe_residents, run_protocol
 from folkmoot.studies.town_hall.respondent import PART
 from folkmoot.studies.town_hall.show import render_lines
 from folkmoot.studies.town_hall.tables import TABLES
@@ -81,6 +81,7 @@ STUDY: Study[TownHallConfig] = Study(
     reply_unit=set_of_answer,
     reply_unit_name="set",
     derived=derived_files,
+    descriptions=describe_residents,
     expected_rows=expected_rows,
     render_run=render_lines,
     extra_models=seat_models,

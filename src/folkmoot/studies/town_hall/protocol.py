@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
+from folkmoot.engine.session.plan import DESIGN, sealed_data
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit.coding import TextToCode
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.calls import Call
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (
@@ -120,6 +122,29 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
         },
         "levels": {meeting.level.name: meeting.level.to_json() for meeting in meetings},
         "seats": {meeting.id: dict(meeting.seats) for meeting in meetings},
+    }
+
+
+def describe_residents(run: RunFolder) -> dict[tuple[str, ...], str]:
+    """Return the persona texts of the residents, by discussion and resident."""
+    # The sealed residents lack their life stories, which only the persona texts hold. These texts
+    # also depend on the prompt and on the texts of the topic. Residents stay the same if these
+    # change, so they are part of the key.
+    design = sealed_data(run.plan).get(DESIGN, {})
+    topic = design.get("settings", {}).get("topic", {})
+    made_from = (
+        str(design.get("prompts", {}).get("portrait")),
+        str(topic.get("contributions")),
+        str(topic.get("stakes")),
+    )
+    if not run.has_table("portraits"):
+        return {}
+    rows = run.read_table("portraits").select("discussion_id", "agent_id", "portrait").iter_rows()
+    return {
+        (*made_from, discussion_id, resident_id): portrait
+        for discussion_id, resident_id, portrait in rows
+        # A seat that a human takes in one of the runs does not make the others other people.
+        if SELF_DESCRIPTION_PLACEHOLDER not in portrait
     }
 
 

@@ -39,7 +39,13 @@ from folkmoot.studies.workbook.protocol import available_seats, run_protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.spreadsheet.layouts import template_files
 from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import SUFFIX, import_survey
-from folkmoot.studies.workbook.tables import TABLES, name_answers, strict_tables, unusable_reason
+from folkmoot.studies.workbook.tables import (
+    TABLES,
+    describe_participants,
+    name_answers,
+    strict_tables,
+    unusable_reason,
+)
 
 STUDY = Study(
     name="workbook",
@@ -63,6 +69,7 @@ STUDY = Study(
     reply_unit=session_of_answer,
     reply_unit_name="session",
     strict_tables=strict_tables,
+    descriptions=describe_participants,
     expected_rows=expected_rows,
     load_config=load_workbook_config,
     file_suffixes=(".xlsx",),

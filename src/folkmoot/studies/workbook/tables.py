@@ -434,6 +434,15 @@ def name_answers(run: RunFolder) -> dict[str, dict[str, str | float]]:
     return named
 
 
+def describe_participants(run: RunFolder) -> dict[tuple[str, ...], str]:
+    """Return the profile of each participant, by id."""
+    # The sealed assignment holds only ids, roles and names.
+    if not run.has_table("assignment"):
+        return {}
+    rows = run.read_table("assignment").select("participant_id", "profile").iter_rows()
+    return {(participant_id,): profile for participant_id, profile in rows}
+
+
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return the tables `responses` and `computed` without the values of excluded answers."""
     # An excluded answer keeps its row, with empty cells. A session with an excluded answer loses
