@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -208,6 +209,8 @@ def build_finding(low: float, high: float, p: float = 0.5, conclusion: str = "")
         (build_finding(0.1, 0.3), []),
         (build_finding(-0.1, 0.3), ["a − b is unclear and not above 0"]),
         (build_finding(-0.3, -0.1), ["a − b is below 0 and not above 0"]),
+        # The chart draws an estimate without an interval as a point.
+        (build_finding(0.3, 0.3), ["a − b is unclear and not above 0"]),
         (build_finding(0.1, 0.3, p=0.01), ["a: p is below .05"]),
         (build_finding(0.1, 0.3, conclusion="C wins"), ["C wins instead of nothing"]),
         (None, ["cannot be computed"]),
@@ -217,3 +220,32 @@ def test_conclusions_are_compared_by_direction_test_and_wording(
     strict: Finding | None, expected_text: list[str]
 ) -> None:
     assert list(compare_conclusions(build_finding(0.05, 0.25), strict)) == expected_text
+
+
+def test_an_estimate_without_an_interval_is_no_conclusion(tmp_path: Path) -> None:
+    pilot_builder = Pilot(tmp_path / "run")
+    for arm in ("simple_voting", "acp"):
+        for number in range(6):
+            participant_id = pilot_builder.add(arm, PARKS, JOBS if number < 3 else PARKS)
+            stage = "adversarial_dialogue" if arm == "acp" else "second_vote"
+            how = "clarified" if arm == "acp" and number > 2 else "exact"
+            pilot_builder.answers += [
+                build_vote_row(participant_id, "initial_vote"),
+                build_vote_row(participant_id, stage, how),
+            ]
+    pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
+    findings = {finding.key: finding for finding in compute_findings(STUDY, pilot_builder.run())}
+    rows = {row[0]: row for row in findings[STRICT_ANSWERS_KEY].grid.rows}
+    _, before, after, conclusion = map(str, rows["Differences between conditions"])
+    assert "neither shown nor ruled out" in before
+    assert "+50 points (no interval): not tested" in after
+    assert "above 0" not in conclusion and "cannot be tested" in conclusion
+
+
+def test_an_estimate_without_an_interval_lies_outside_no_interval() -> None:
+    all_answers, strict = (
+        replace(finding, chart=replace(finding.chart, reference_line=None))
+        for finding in (build_finding(0.1, 0.3), build_finding(0.9, 0.9))
+        if isinstance(finding.chart, IntervalChart)
+    )
+    assert [*compare_conclusions(all_answers, strict)] == []

@@ -89,7 +89,10 @@ def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
         assert expected in found.says and found.conclusion == ""
 
 
-def test_clarified_intents_are_reported_beside_those_of_the_first_reply(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("groups", "is_conclusion"), [(1, False), (5, True)])
+def test_clarified_intents_are_reported_beside_those_of_the_first_reply(
+    tmp_path: Path, groups: int, is_conclusion: bool
+) -> None:
     def vague(request: ModelRequest, address: str) -> str:
         if "/intent/" in address and "p_0001" not in address:
             if request.schema is None:
@@ -99,13 +102,18 @@ def test_clarified_intents_are_reported_beside_those_of_the_first_reply(tmp_path
             "Definitely would not buy" if "/intent/" in address else reply_plainly(request, address)
         )
 
-    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(vague))
+    study = f"{SMALL}replications: {groups}\n"
+    run = run_focus_group(tmp_path, study, provider=ScriptedProvider(vague))
     found = {f.key: f for f in compute_findings(STUDY, run)}
     says = found["purchase_intent"].says
     assert "75 %" in says
-    assert "The conclusion differs with exact and stated answers only (2 of 8 answers)" in says
+    # One group has no interval, so its share is no conclusion that could differ.
+    counted = f"exact and stated answers only ({2 * groups} of {8 * groups} answers)"
+    assert (f"The conclusion differs with {counted}" in says) == is_conclusion
     (row,) = [r for r in found[STRICT_ANSWERS_KEY].grid.rows if r[0] == "Would they buy it?"]
-    assert "0 % (no interval)" in str(row[2]) and "1 people in" in str(row[2])
+    interval = "0 to 43 %" if is_conclusion else "no interval"
+    assert f"0 % ({interval})" in str(row[2]) and f"{groups} people in" in str(row[2])
+    assert str(row[3]).startswith("differs: at most half would buy it") == is_conclusion
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
     """
     # A conclusion is one of these: an interval is above zero, below zero, or includes zero; a test
     # is significant, or is not; the text `conclusion` of the finding. If the chart has no line for
-    # zero, the strict estimate must lie in the interval.
+    # zero, a strict estimate with an interval must lie in the interval of all answers.
     if strict is None:
         yield "cannot be computed"
         return
@@ -241,17 +241,17 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
     if lines and not strict_lines.keys() & lines.keys():
         yield "cannot be computed"
         return
-    for label, (value, low, high) in lines.items():
+    for label, (_, low, high) in lines.items():
         if label not in strict_lines:
             yield f"{label} cannot be computed"
-        elif zero is not None:
-            before, after = (
-                _describe_side(value, low, high, zero),
-                _describe_side(*strict_lines[label], zero),
-            )
+            continue
+        strict_value, strict_low, strict_high = strict_lines[label]
+        if zero is not None:
+            before = _describe_side(low, high, zero)
+            after = _describe_side(strict_low, strict_high, zero)
             if before != after:
                 yield f"{label} is {after} and not {before}"
-        elif low < high and not low <= strict_lines[label][0] <= high:
+        elif low < high and strict_low < strict_high and not low <= strict_value <= high:
             yield f"{label} lies outside the interval of all answers"
     tests, other_tests = _significant_rows(finding), _significant_rows(strict)
     for label, significant in tests.items():
@@ -272,13 +272,12 @@ def _interval_rows(finding: Finding) -> dict[str, tuple[float, float, float]]:
     return {label: (value, low, high) for label, value, low, high in chart.items}
 
 
-def _describe_side(value: float, low: float, high: float, zero: float) -> str:
-    # With an interval, the whole of it must lie on one side of zero.
-    if low < high:
-        value = low if low > zero else high if high < zero else math.nan
-    if math.isnan(value):
-        return "unclear"
-    return f"{'above' if value > zero else 'below' if value < zero else 'at'} {zero:g}"
+def _describe_side(low: float, high: float, zero: float) -> str:
+    # The whole interval must lie on one side of zero. An estimate without an interval, which the
+    # chart draws as a point, is no conclusion.
+    if low < high and (low > zero or high < zero):
+        return f"{'above' if low > zero else 'below'} {zero:g}"
+    return "unclear"
 
 
 def _significant_rows(finding: Finding) -> dict[str, bool]:
