@@ -357,6 +357,17 @@ def test_agreement_above_the_threshold_ends_the_study_with_all_files(tmp_path: P
     assert {a.split("/")[0] for a in cast.requests} == {"initial_vote"}
 
 
+def test_after_an_early_end_the_reason_of_every_missing_vote_is_that_end(tmp_path: Path) -> None:
+    cast = Cast(initial_vote=lambda r, a: SAFETY if number(a) % 12 == 0 else PARKS)
+    done = run_scripted(tmp_path, cast, revote=True)
+    (attrition,) = (finding for finding in done.findings if finding.key == "attrition")
+    rows = [dict(zip(attrition.grid.columns, row, strict=True)) for row in attrition.grid.rows]
+    assert len(rows) == 4
+    for row in rows:
+        assert row["no_final_vote"] == row["participants"]
+        assert str(row["reasons"]).startswith("terminated early: 91.7% of 24 first votes")
+
+
 def test_a_cluster_without_a_description_is_kept_and_not_shown(tmp_path: Path) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:

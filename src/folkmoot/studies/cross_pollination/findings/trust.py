@@ -42,6 +42,7 @@ from folkmoot.studies.cross_pollination.config import (
     SIMPLE_VOTING,
 )
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes, count_moves
+from folkmoot.studies.cross_pollination.participants import TERMINATED_EARLY
 
 # Both votes can end in each of the three ways out. Texts of errors may all differ.
 MAX_REASONS = 6
@@ -264,6 +265,8 @@ def attrition_finding(votes: Votes) -> Finding:
     """Return the finding on missing votes: how many, why, and the possible bias."""
     rows: list[Row] = []
     lost = 0
+    # Participants of `simple_voting` keep the status of their first vote if the study ends early.
+    ended = TERMINATED_EARLY + votes.terminated if votes.terminated else None
     for condition_votes in votes.conditions:
         is_asked_twice = _votes_twice(votes, condition_votes)
         no_first_vote = condition_votes.without_first_vote
@@ -272,7 +275,7 @@ def attrition_finding(votes: Votes) -> Finding:
         missing = (*no_first_vote, *no_final_vote)
         # Long messages would make the table unreadable, so they are cut.
         reason_counts = Counter(
-            shorten(str(voter.error_message or voter.status), 120) for voter in missing
+            shorten(str(voter.error_message or ended or voter.status), 120) for voter in missing
         )
         status = Counter(voter.status for voter in condition_votes.rows)
         rows.append(
