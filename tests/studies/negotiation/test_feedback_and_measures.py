@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import InputError
+from folkmoot.models.request import ModelRequest
 from folkmoot.storage.rows import column_meanings
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation import STUDY
@@ -26,7 +27,7 @@ from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from folkmoot.studies.negotiation.rules.tally import count_votes
 from folkmoot.studies.negotiation.tables import MEASURES
 from tests.shown import render_run_text
-from tests.studies.negotiation.conftest import GROUPS, Runner, select_groups
+from tests.studies.negotiation.conftest import GROUPS, Runner, reply_sensibly, select_groups
 
 FOOD = ("barbecue", "diner", "sushi")
 
@@ -232,3 +233,27 @@ def test_slots_that_conflict_equally_often_are_all_named(full_run: Any) -> None:
     for condition, topic in most:
         named = topic.replace("_", " ")
         assert re.search(rf"{named} under [^;]*{condition}", found.says), (found.says, topic)
+
+
+@pytest.mark.parametrize("declined_in", ["all", "cuisine"])
+def test_decisions_without_a_judgement_of_the_mediator_are_not_called_judged(
+    run_negotiation: Runner, declined_in: str
+) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        is_synthesis = request.schema is not None and "Synthesis" in request.schema["title"]
+        is_declined = is_synthesis and (declined_in == "all" or declined_in in address)
+        return '{"declined": true}' if is_declined else reply_sensibly(request, address)
+
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C2", "C3", "C4"])
+    findings = {finding.key: finding for finding in run.findings}
+    count = {"all": 16, "cuisine": 2}[declined_in]
+    assert (
+        f"as judged by the mediator, but by the stated preferences in {count} of 16 decisions "
+        "without its judgement."
+    ) in findings["conflicts"].notes[0]
+    # C4 locks the strategy, whether or not a reply names one.
+    assert findings["process"].says.endswith(
+        "Which strategy the model named before the lock could not be read in any locked decision."
+        if declined_in == "all"
+        else "Before the lock, the model named another strategy in 100 % of locked decisions."
+    )

@@ -27,7 +27,7 @@ from folkmoot.studies.negotiation.config import (
     declare_claims,
 )
 from folkmoot.studies.negotiation.measures import Comparison, IntervalEstimate, compare_conditions
-from folkmoot.studies.negotiation.rules.strategies import VOTE_OPERATORS
+from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
 from folkmoot.studies.negotiation.tables import (
     DecisionRow,
@@ -313,8 +313,17 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
         f"{topic} under {join_words(conditions)}"
         for topic, conditions in conditions_of_topic.items()
     )
-    # An unreadable reply contains no judgement of the mediator.
-    judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
+    # A declined or unreadable reply contains no judgement of the mediator. The stated preferences
+    # then say whether there is a conflict, in the negotiation and in this rate.
+    mediated = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]))
+    judged = mediated.filter(~pl.col("parse_error"))
+    origin_note = "C2: by the stated preferences. C3 to C5: as judged by the mediator"
+    if unjudged_count := len(mediated) - len(judged):
+        decisions_text = format_count(len(mediated), "decision")
+        origin_note += (
+            f", but by the stated preferences in {unjudged_count} of {decisions_text} without its "
+            "judgement"
+        )
     agreeing_count = (judged["has_conflict"] == judged["stated_conflict"]).sum()
     agreement_note = (
         f"The mediator's judgement agrees with the stated preferences in {agreeing_count} of "
@@ -333,7 +342,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
         ),
         Heatmap(items, row="condition", column="decision", unit="share of groups"),
         notes=(
-            "C2: by the stated preferences. C3 to C5: as judged by the mediator.",
+            f"{origin_note}.",
             *([agreement_note] if len(judged) else []),
         ),
         section="Process",
@@ -527,12 +536,17 @@ def _process_finding(data: Comparison) -> Finding | None:
     if not known_rows:
         return None
     drift_rates = [rate for row in known_rows.values() if (rate := row["drift_rate"]) is not None]
-    statement = (
-        "Before the lock, the model named another strategy in "
-        f"{format_percent(max(drift_rates))} of locked decisions."
-        if drift_rates
-        else "No condition of this run locks the strategy."
-    )
+    statement = "No condition of this run locks the strategy."
+    if drift_rates:
+        statement = (
+            "Before the lock, the model named another strategy in "
+            f"{format_percent(max(drift_rates))} of locked decisions."
+        )
+    elif any(CONDITIONS[condition].has_locked_strategy for condition in known_rows):
+        statement = (
+            "Which strategy the model named before the lock could not be read in any locked "
+            "decision."
+        )
     return Finding(
         "process",
         "Strategy lock, feedback and length",
