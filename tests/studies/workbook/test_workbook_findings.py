@@ -336,7 +336,7 @@ def test_claims_without_data_are_counted_as_in_the_list_of_registered_claims(run
     found = claims_of_run.tested_finding(results)
     assert "2 claims (1 primary, 1 secondary), of which 0 could be tested" in found.says
     assert len(found.grid.rows) == 1
-    assert "Claims without data are not listed." in found.grid.caption
+    assert "Secondary and exploratory claims without data are not listed." in found.grid.caption
 
 
 def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> None:

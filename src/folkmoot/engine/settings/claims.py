@@ -114,6 +114,7 @@ def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
 
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
+OTHERS_WITHOUT_DATA = "Secondary and exploratory claims without data are not listed. "
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
@@ -174,7 +175,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
             f"{', or not yet' * any(result.pending for result in ordered)}. "
             f"{WITHIN_SUBJECTS * any(r.claim.paired and any(r.lost) for r in ordered)}"
             f"{MISSING_ROUNDS * has_missing_rounds}"
-            f"{'Claims without data are not listed. ' * (len(ordered) < len(results))}"
+            f"{OTHERS_WITHOUT_DATA * (len(ordered) < len(results))}"
             "Least and most if missing, for shares alone: the difference over all ways of filling "
             "them in, without sampling error (Horowitz and Manski 2000).",
         ),
