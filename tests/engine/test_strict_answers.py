@@ -249,3 +249,17 @@ def test_an_estimate_without_an_interval_lies_outside_no_interval() -> None:
         if isinstance(finding.chart, IntervalChart)
     )
     assert [*compare_conclusions(all_answers, strict)] == []
+
+
+def test_findings_of_a_run_in_which_all_people_decline_use_no_closed_answers(
+    tmp_path: Path,
+) -> None:
+    pilot_builder = Pilot(tmp_path / "run")
+    for arm in ("simple_voting", "acp"):
+        participant_id = pilot_builder.add(arm, None, None)
+        row = build_vote_row(participant_id, "initial_vote") | {"missing": "declined"}
+        pilot_builder.answers.append(row | {"how": "clarified", "agrees": "none"})
+    findings = {finding.key: finding for finding in compute_findings(STUDY, pilot_builder.run())}
+    says = findings[CLOSED_ANSWERS_KEY].says
+    assert says.startswith("0 of 2 closed answers (0 %) are exact or stated.")
+    assert says.endswith("The findings use no closed answers.")

@@ -181,7 +181,7 @@ def test_the_report_says_what_a_withdrawal_means_for_its_figures(
             for figure in section.figures
             if figure.finding.key == CLOSED_ANSWERS_KEY
         )
-        assert ("findings are based on such answers only." in counts.says) != is_withdrawn
+        assert ("The findings use no other closed answers." in counts.says) != is_withdrawn
         assert ("stay in the findings." in counts.says) == is_withdrawn
         advice = [row.consequence for row in document.front.card if row.name == "Human benchmark"]
         assert "seats:" not in "".join(advice)

@@ -330,8 +330,11 @@ def _count_answers(
         else ""
     )
     if not excluded:
+        # Findings also use texts and JSON answers, which are no closed answers.
         others = "otherwise " if has_withdrawn else ""
-        consequence = f"All findings are {others}based on such answers only."
+        consequence = f"The findings {others}use no other closed answers."
+        if not strict:
+            consequence = f"The findings {others}use no closed answers."
     elif is_declared:
         consequence = f"The strict findings exclude {format_count(excluded, 'answer')}."
     else:
