@@ -282,10 +282,8 @@ def _is_primary(result: Result | None) -> bool:
 def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
     # Only an interval on one side of one half says which part of the people would buy it.
     side = "it is open whether most would buy it"
-    if likely.has_interval and likely.low > 0.5:
-        side = "most would buy it"
-    elif likely.has_interval and likely.high <= 0.5:
-        side = "at most half would buy it"
+    if likely.has_interval and not likely.low <= 0.5 < likely.high:
+        side = "most would buy it" if likely.low > 0.5 else "at most half would buy it"
     return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 
 
