@@ -570,3 +570,22 @@ def test_the_exposure_of_the_source_in_other_words_is_called_that(tmp_path, prom
     assert f"With the exposure of the source study and {wording}," in notes
     assert "source's prompts" not in notes
     assert "as those of other participants" in notes
+
+
+def test_the_interval_of_a_change_in_confidence_stays_on_the_scale(tmp_path: Path) -> None:
+    pilot = Pilot(tmp_path / "run")
+    for gain in (30, 30, 31, 29, 30, -88):
+        before = 90 if gain < 0 else 10
+        pilot.add(
+            "acp",
+            PARKS,
+            JOBS,
+            confidence_before=float(before),
+            confidence_after=before + float(gain),
+        )
+    found = pilot.read_findings()["confidence"]
+    (row,) = (dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows)
+    # The unbounded interval begins at -119.6.
+    assert row["change"] == pytest.approx(62 / 6)
+    assert row["low"] == -100.0 and row["high"] == pytest.approx(40.09, abs=0.01)
+    assert "+10.33 (−100.00 to +40.09)" in found.says

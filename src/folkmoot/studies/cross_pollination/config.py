@@ -92,6 +92,8 @@ CONDITIONS: Mapping[str, ConditionDesign] = {
     ACP: ConditionDesign(summaries=True, interview=True, dialogue=True),
 }
 PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
+# The lowest and the highest answer to the question of confidence.
+CONFIDENCE_SCALE = (0, 100)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:

@@ -35,6 +35,7 @@ from folkmoot.provenance import cell_id, join_texts, quote_value
 from folkmoot.randomness import uniform_values
 from folkmoot.storage.disk_store import StoredValue
 from folkmoot.studies.cross_pollination.config import (
+    CONFIDENCE_SCALE,
     EMPTY_ARGUMENT,
     NAMES_ONLY,
     SIMPLE_VOTING,
@@ -114,7 +115,7 @@ async def ask_confidence_and_ranking(
             speaker,
             scope.prompt("confidence"),
             history=vote_prompt.history,
-            answer_type=Number(0, 100, name="confidence"),
+            answer_type=Number(*CONFIDENCE_SCALE, name="confidence"),
             about="confidence in the choice",
         )
         participant = participant.with_answer(f"confidence_{when}", confidence)

@@ -31,6 +31,7 @@ from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, difference_or_none, format_percent
 from folkmoot.measures.wording import join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
+from folkmoot.studies.cross_pollination.config import CONFIDENCE_SCALE
 from folkmoot.studies.cross_pollination.findings.votes import (
     ConditionVotes,
     Voter,
@@ -237,26 +238,35 @@ def quality_findings(votes: Votes) -> list[Finding]:
 
 
 def _condition_mean(
-    votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
+    votes: Votes,
+    condition_votes: ConditionVotes,
+    value_of: Callable[[Voter], float | None],
+    bounds: tuple[float, float],
 ) -> Estimate | None:
-    # Over the participants with both votes. None if `value_of` returns None for all of them.
+    # Over the participants with both votes. None if `value_of` returns None for all of them. The
+    # interval of few values can pass the ends of the scale. The mean cannot, so it is cut there.
     known = {
         n: value
         for n, voter in enumerate(condition_votes.two_vote_voters)
         if (value := value_of(voter)) is not None
     }
     units = votes.independent_units(condition_votes)
-    return skewed_mean([*known.values()], [units[n] for n in known]) if known else None
+    if not known:
+        return None
+    return skewed_mean([*known.values()], [units[n] for n in known]).clip_bounds(*bounds)
 
 
 def _confidence_finding(votes: Votes) -> Finding | None:
     def confidence_gain(voter: Voter) -> float | None:
         return difference_or_none(voter.confidence_after, voter.confidence_before)
 
+    largest_gain = float(CONFIDENCE_SCALE[1] - CONFIDENCE_SCALE[0])
+    bounds = (-largest_gain, largest_gain)
     estimates = {
         condition_votes: estimate
         for condition_votes in votes.two_vote_conditions
-        if (estimate := _condition_mean(votes, condition_votes, confidence_gain)) is not None
+        if (estimate := _condition_mean(votes, condition_votes, confidence_gain, bounds))
+        is not None
     }
     if not estimates:
         return None
@@ -312,14 +322,10 @@ def _ranking_finding(votes: Votes) -> Finding | None:
     estimates = {
         condition_votes: estimate
         for condition_votes in votes.two_vote_conditions
-        if (estimate := _condition_mean(votes, condition_votes, ranking_distance)) is not None
+        if (estimate := _condition_mean(votes, condition_votes, ranking_distance, (0.0, 1.0)))
+        is not None
     }
-    clipped = {
-        # The interval of a mean can pass the ends of the scale, but a share cannot.
-        condition_votes: estimate.clip_bounds(0.0, 1.0)
-        for condition_votes, estimate in estimates.items()
-    }
-    if not clipped:
+    if not estimates:
         return None
     return Finding(
         "rankings",
@@ -328,7 +334,7 @@ def _ranking_finding(votes: Votes) -> Finding | None:
             "Share of pairs of options that changed places",
             (
                 (condition_votes.name, format_share(estimate))
-                for condition_votes, estimate in clipped.items()
+                for condition_votes, estimate in estimates.items()
             ),
         ),
         ResultTable.from_records(
@@ -339,12 +345,12 @@ def _ranking_finding(votes: Votes) -> Finding | None:
                     **estimate_cells(estimate, "pairs_share", "_share"),
                     "top_is_the_vote_share": _top_is_vote(condition_votes),
                 }
-                for condition_votes, estimate in clipped.items()
+                for condition_votes, estimate in estimates.items()
             ],
             "Kendall's distance of the rankings before and after, as a share of all pairs.",
         ),
         interval_chart(
-            {condition_votes.name: estimate for condition_votes, estimate in clipped.items()},
+            {condition_votes.name: estimate for condition_votes, estimate in estimates.items()},
             "pairs that changed places",
             percent=True,
         ),
