@@ -198,3 +198,28 @@ def test_text_shared_with_another_speaker_is_removed_only_from_rows_of_the_human
     redaction.discard_shared_texts(["I see no way at all"])
     assert redaction.redact_text("No way at all.") == "No way at all."
     assert WITHDRAWAL_MARK.fullmatch(redaction.redact_text("No way at all.", own=True))
+
+
+@pytest.mark.parametrize(
+    ("row", "is_own"),
+    [
+        ({"round": "1", "speaker": "7", "target": "8", "content": "No."}, True),
+        ({"round": "1", "speaker": "8", "target": "7", "content": "No."}, False),
+        # The number of the session is the id of another participant.
+        ({"experiment": "a", "session": "8", "person": "7", "content": "9"}, True),
+        ({"experiment": "a", "session": "9", "person": "7", "content": "9"}, False),
+        ({"experiment": "b", "session": "8", "person": "7", "content": "9"}, False),
+        ({"meeting": "hall", "person": "7"}, True),
+        ({"meeting": "other", "person": "7"}, False),
+    ],
+)
+def test_row_is_about_the_first_participant_whom_it_names(
+    row: dict[str, str], is_own: bool
+) -> None:
+    session_cells = {"experiment": "a", "session": "8"}
+    if "round" in row:
+        redaction = Redaction(frozenset({"7"}), frozenset({"8", "9"}))
+    else:
+        scopes = frozenset({"hall"})
+        redaction = Redaction(frozenset({"7"}), frozenset({"8", "9"}), scopes, session_cells)
+    assert redaction.is_row_of_person(row.items()) is is_own

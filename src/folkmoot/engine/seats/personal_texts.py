@@ -44,7 +44,7 @@ from folkmoot.engine.seats.seats import (
     describe_oneself,
     self_description_address,
 )
-from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.seats.utterances import UTTERANCES, UtteranceRow
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.provenance import (
@@ -258,16 +258,21 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     answers: dict[str, Mapping[str, Any]] = {
         row["address"]: row for row in run.read_table("answers").iter_rows(named=True)
     }
-    own_addresses = {
+    addresses_of_id = {
         address
         for address, row in answers.items()
-        if (row["speaker_id"], row["role"]) == (seat.id, PARTICIPANT_ROLE) and _is_in(seat, address)
+        if (row["speaker_id"], row["role"]) == (seat.id, PARTICIPANT_ROLE)
     }
+    own_addresses = {address for address in addresses_of_id if _is_in(seat, address)}
     if not own_addresses:
         raise InputError(Problem(f"{seat.name}: this participant gave no answer"))
     participant_ids = {
         row["speaker_id"] for row in answers.values() if row["role"] == PARTICIPANT_ROLE
     }
+    # An id that takes part in no other session tells rows of the human without their session.
+    is_unique = own_addresses == addresses_of_id
+    scopes = frozenset[str]() if is_unique else frozenset(seat.scopes)
+    session_cells = _read_session_cells(run, seat)
     provenance = run.read_table(PROVENANCE)
     spans = RequestSpans(provenance)
     unattributed = provenance.filter(kind=UNATTRIBUTED)["address"].n_unique()
@@ -275,7 +280,7 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     def search(proposed: Collection[str] = ()) -> PersonalTexts:
         names = frozenset({seat.id, seat.name})
         others = frozenset(participant_ids - {seat.id})
-        redaction = Redaction(names, others, frozenset(seat.scopes))
+        redaction = Redaction(names, others, scopes, session_cells)
         personal = PersonalTexts(
             seat, spans, redaction, {*own_addresses}, unattributed, proposed={*proposed}
         )
@@ -513,6 +518,29 @@ def _read_named_options(run: RunFolder, seat: Seat) -> list[tuple[str, str]]:
     rows = table.filter(usual=False).drop_nulls("option").iter_rows(named=True)
     options = (row["option"] for row in rows if _is_in(seat, *map(str, row.values())))
     return [(Words(option).line, option) for option in options]
+
+
+def _read_session_cells(run: RunFolder, seat: Seat) -> dict[str, str]:
+    # The text columns that a study type adds to utterances, with one cell in the human's session
+    # and other cells in other sessions, such as `session` of a workbook.
+    if not run.has_table(UTTERANCES):
+        return {}
+    table = run.read_table(UTTERANCES)
+    scopes = [scope for scope in table["scope"].unique() if scope and _is_in(seat, scope)]
+    in_session = table.filter(pl.col("scope").is_in(scopes))
+    added = [
+        column
+        for column, kind in table.schema.items()
+        if kind == pl.String and column not in UtteranceRow.columns()
+    ]
+    cells = {column: in_session[column].unique().to_list() for column in added}
+    return {
+        column: values[0]
+        for column, values in cells.items()
+        if len(values) == 1
+        and values[0]
+        and (table[column].n_unique() > 1 or in_session.height == table.height)
+    }
 
 
 def _spans_overlap(part: Replacement, other: Replacement) -> bool:

@@ -13,7 +13,7 @@ import secrets
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
@@ -428,6 +428,8 @@ class Redaction:
     others: frozenset[str] = frozenset()
     # Scopes of the human's sessions, if the same id takes part in several sessions.
     scopes: frozenset[str] = frozenset()
+    # The cells that tell the human's session from others in tables: column → cell.
+    session_cells: Mapping[str, str] = field(default_factory=dict)
     # Recorded texts and their lines, by their words.
     texts: dict[str, RecordedText] = field(default_factory=dict)
     # Texts that another speaker gave as well. Such texts are removed only from rows of the human.
@@ -677,7 +679,9 @@ class Redaction:
         if not isinstance(value, dict):
             return value
         named = [item for item in value.values() if isinstance(item, str)]
-        own = self.is_of_person(named, around) or (own and self.others.isdisjoint(named))
+        # Within data of the human, a number is an answer or a task, also if it equals an id.
+        others = {name for name in named if not name.isdecimal()} & self.others
+        own = self.is_of_person(named, around) or (own and not others)
         changed = {}
         for key, item in value.items():
             names = around.union(named, [key])
@@ -693,15 +697,37 @@ class Redaction:
             return {key: None if _is_vector(value) else value for key, value in changed.items()}
         return changed
 
-    def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
+    def is_of_person(self, cells: Iterable[object], around: Iterable[object] = ()) -> bool:
         """Return whether a row names this human and no other participant.
 
         - `cells`: the values in the row or JSON object.
         - `around`: names from outside the row, such as the session to which the table belongs.
         """
-        parts, outer = _name_parts(cells), _name_parts(around)
-        in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)
-        return in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
+        parts = _name_parts(cells)
+        names = parts | _name_parts(around)
+        # Tables may name a session in other words than scopes do.
+        is_in_session = (
+            not self.scopes
+            or not self.scopes.isdisjoint(names)
+            or (self.session_cells and names.issuperset(self.session_cells.values()))
+        )
+        return bool(
+            is_in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
+        )
+
+    def is_row_of_person(self, row: Iterable[tuple[str, object]]) -> bool:
+        """Return whether the first participant whom a table row names is this human.
+
+        - `row`: the columns with their cells, in order.
+        """
+        # Later cells may name other participants, such as the target of a reaction. An answer or
+        # the number of a session may equal an id.
+        cells = [*row]
+        for column, cell in cells:
+            is_named = not (self.ids | self.others).isdisjoint(_name_parts([cell]))
+            if is_named and column not in self.session_cells:
+                return self.is_of_person([cell], [value for _, value in cells])
+        return False
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:

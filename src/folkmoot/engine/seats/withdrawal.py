@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +261,7 @@ def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> p
     def redact_row(row: Mapping[str, Any]) -> dict[str, Any]:
         address = row.get("address") or ""
         is_own = personal.is_own(address) or (
-            not address and personal.redaction.is_of_person(row.values())
+            not address and personal.redaction.is_row_of_person(row.items())
         )
         changed = {
             column: personal.redaction.redact_json(row[column], own=is_own)
@@ -337,13 +338,14 @@ def _change_file(path: Path, text: str, redaction: Redaction) -> str:
         # A cell above the size limit of `csv` is an error.
         with suppress(csv.Error):
             rows = [*csv.reader(io.StringIO(text))]
-            changed_rows = [_change_row(row, redaction) for row in rows]
+            header = rows[0] if rows else []
+            changed_rows = [_change_row(header, row, redaction) for row in rows]
             return text if changed_rows == rows else csv_text(changed_rows)
     return redaction.redact_text(text)
 
 
-def _change_row(row: Sequence[str], redaction: Redaction) -> list[str]:
-    is_own = redaction.is_of_person(row)
+def _change_row(header: Sequence[str], row: Sequence[str], redaction: Redaction) -> list[str]:
+    is_own = redaction.is_row_of_person(zip_longest(header, row, fillvalue=""))
     return [redaction.redact_text(cell, own=is_own) for cell in row]
 
 
