@@ -9,7 +9,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,13 @@ from filelock import FileLock
 
 import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig, Transcript
-from folkmoot.cli.results import withdraw_command
+from folkmoot.cli.results import (
+    export_command,
+    report_command,
+    verify_command,
+    withdraw_command,
+)
+from folkmoot.cli.show import show_command
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.verify import verify_run
@@ -49,6 +56,7 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
+from folkmoot.view.run_list import read_run_status
 from tests.engine.test_seats import build_seat_host
 from tests.kit.test_coding import SECOND, code_by_words, make_coder
 from tests.sweeps import sample_daily
@@ -829,6 +837,48 @@ def test_process_that_completes_a_withdrawal_reports_it(
     assert ("interrupted is now complete" in output) is not completed_by_another
     assert "has withdrawn from this run already" in output
     assert find_files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
+
+
+def test_readers_of_a_run_say_that_a_withdrawal_is_not_carried_out(
+    finished_run: folkmoot.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process was killed after the human left and before it deleted the words."""
+    name, seats = str(finished_run.path), finished_run.path / "seats.json"
+    texts = dict[str, str]()
+
+    def read_all(case: str) -> None:
+        export = tmp_path / case
+        capsys.readouterr()
+        readers: dict[str, Callable[[], None]] = {
+            "report": lambda: report_command(name, pdf=False),
+            "export": lambda: export_command(name, "csv", export),
+            "show": lambda: show_command(name, None),
+            "verify": lambda: verify_command(name, None),
+        }
+        for command, call in readers.items():
+            with suppress(typer.Exit):
+                call()
+            printed = capsys.readouterr()
+            texts[command] = printed.out + printed.err
+        texts["page"] = (finished_run.path / "report.html").read_text("utf-8")
+        texts["readme"] = (export / "README.txt").read_text("utf-8")
+        texts["viewer"] = read_run_status(finished_run.path, "a").note
+
+    def find_silent() -> list[str]:
+        return [
+            reader for reader, text in texts.items() if "still contains their words" not in text
+        ]
+
+    read_all("before")
+    assert find_silent() == [*texts]
+    state = json.loads(seats.read_text("utf-8"))
+    state["seats"]["group_001/p_0002"]["ended"] = WITHDRAWN
+    seats.write_text(json.dumps(state), "utf-8")
+    read_all("killed")
+    assert find_silent() == []
+    withdraw_command(name, "p_0002", yes=True)
+    read_all("withdrawn")
+    assert find_silent() == [*texts]
 
 
 def test_withdrawal_without_a_terminal_lists_texts_and_deletes_nothing(

@@ -26,6 +26,7 @@ from folkmoot.engine.run.verify import Verification, verify_run
 from folkmoot.engine.seats.personal_texts import describe_texts, find_personal_texts
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import (
+    describe_pending_withdrawals,
     read_withdrawals,
     withdraw_texts,
 )
@@ -106,6 +107,12 @@ def print_grid_total(grid: RunGrid) -> None:
     if not is_held(grid.path):
         total = describe_spending(spent_below(grid.path))
         output_console().print(f"All cells together. Paid {escape(total)}", soft_wrap=True)
+
+
+def warn_of_pending_withdrawals(run: RunFolder) -> None:
+    """Print a warning if humans withdrew and their texts are still in the run."""
+    if pending := describe_pending_withdrawals(run.path):
+        print_warning(pending)
 
 
 def print_later_spending(run: RunFolder) -> None:
@@ -317,6 +324,7 @@ def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
     path = write_report(covered_run, pdf=pdf, figures=figures)
     if covered_run.partial:
         print_warning(covered_run.partial)
+    warn_of_pending_withdrawals(run)
     output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
     if figures is not None:
         output_console().print(f"wrote {escape(str(figures))}", soft_wrap=True)
@@ -331,6 +339,7 @@ def export_command(
     run = with_derived_tables(open_run(find_run(name).path))
     folder = target if target is not None else run.path / f"export-{export_format}"
     export_run(run, export_format, folder, with_ids=with_ids)
+    warn_of_pending_withdrawals(run)
     output_console().print(f"wrote {escape(str(folder))}", soft_wrap=True)
 
 

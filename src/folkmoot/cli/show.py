@@ -14,7 +14,7 @@ from rich.text import Text
 from starlette.exceptions import HTTPException
 
 from folkmoot.cli.console import output_console, print_warning, remove_control_characters
-from folkmoot.cli.results import find_grid, find_run, show_grid
+from folkmoot.cli.results import find_grid, find_run, show_grid, warn_of_pending_withdrawals
 from folkmoot.cli.tables import synthetic_panel
 from folkmoot.engine.journal.journal import unescape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -63,6 +63,7 @@ def show_command(
     console = output_console()
     if run.mark:
         console.print(synthetic_panel(note=run.provenance_note, mark=run.mark))
+    warn_of_pending_withdrawals(run)
     # Output to a file or a pipe is not wrapped, so that other programs get whole lines.
     if prompts and addresses:
         raise InputError("give one of --prompts and --addresses")

@@ -9,7 +9,10 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.seats.seat_manager import recruitment_ids
-from folkmoot.engine.seats.withdrawal import select_since_withdrawal
+from folkmoot.engine.seats.withdrawal import (
+    describe_pending_withdrawals,
+    select_since_withdrawal,
+)
 from folkmoot.engine.study.study import codebook_of_run
 from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.files import storage_errors, write_bytes
@@ -130,6 +133,8 @@ def export_readme(run: RunFolder, export_format: str) -> str:
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""
+    if pending := describe_pending_withdrawals(run.path):
+        partial += f"{pending}\n\n"
     meaning = (
         "Comments and votes in the format of a Polis export."
         if export_format == "polis"

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from folkmoot.engine.calls.progress import format_duration, format_rate
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid
+from folkmoot.engine.seats.withdrawal import describe_pending_withdrawals
 from folkmoot.engine.session.folder_access import HOLDER_FILE, is_held, open_run
 from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.json_text import replace_lone_surrogates
@@ -380,7 +381,8 @@ def _read_label(run: RunFolder | None, start_line: Mapping[str, object]) -> tupl
         # The process may remove the file of rows at this moment.
         with suppress(FolkmootError, PolarsError, OSError):
             if mark := run.mark:
-                return mark, run.provenance_note
+                pending = describe_pending_withdrawals(run.path)
+                return mark, f"{run.provenance_note} {pending}".rstrip()
     # Before the first answer is recorded, the log says whether the embedded respondent will answer.
     kinds = {("", SYNTHETIC_MODEL)} if start_line.get("synthetic") else set()
     label = label_answers(kinds, has_people=False)

@@ -33,7 +33,11 @@ from folkmoot.engine.run.execution import (
     seal_claims,
 )
 from folkmoot.engine.run.preflight import preflight_requests_in
-from folkmoot.engine.seats.withdrawal import read_withdrawals, select_since_withdrawal
+from folkmoot.engine.seats.withdrawal import (
+    describe_pending_withdrawals,
+    read_withdrawals,
+    select_since_withdrawal,
+)
 from folkmoot.engine.session.folder_access import describe_other_version
 from folkmoot.engine.session.plan import (
     ANNOUNCED,
@@ -179,6 +183,8 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
     # `list_changes` has already reported each StorageError that is suppressed in this function.
     with suppress(StorageError):
         verification.amendments = amendments.describe_amendments(run.path)
+        if pending := describe_pending_withdrawals(run.path):
+            verification.notes.append(pending)
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             # `list_changes` has reported the damage itself.

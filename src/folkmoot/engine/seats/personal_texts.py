@@ -292,6 +292,12 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     return search(personal.proposed) if personal.proposed else personal
 
 
+def has_answers(run: RunFolder, seat: Seat) -> bool:
+    """Return whether the participant in a seat was asked anything. The run must have tables."""
+    own = run.scan_table("answers").filter(speaker_id=seat.id, role=PARTICIPANT_ROLE)
+    return any(_is_in(seat, address) for address in own.collect()["address"])
+
+
 class _PersonalTextSearch:
     # One pass over the replies, in the order in which they were given. `_others` collects texts
     # that are not the human's: those of other speakers and of the study.

@@ -606,13 +606,17 @@ def read_seats(folder: Path) -> dict[Seat, str]:
     """
     path = folder / SEATS
     saved_state = read_json(path) if path.exists() else {"seats": {}}
-    # Models play the open seats that no human had when the study started.
-    humans = saved_state.get("entry", saved_state).get("humans", saved_state["seats"])
-    return {
-        Seat(saved_seat["id"], tuple(saved_seat["scopes"])): saved_seat["ended"]
-        for name, saved_seat in saved_state["seats"].items()
-        if name in humans
-    }
+    try:
+        # Models play the open seats that no human had when the study started.
+        humans = saved_state.get("entry", saved_state).get("humans", saved_state["seats"])
+        return {
+            Seat(saved_seat["id"], tuple(saved_seat["scopes"])): saved_seat["ended"]
+            for name, saved_seat in saved_state["seats"].items()
+            if name in humans
+        }
+    # The folder of a run may come from an untrusted source.
+    except (AttributeError, KeyError, TypeError) as error:
+        raise StorageError(f"{path}: not the seats of a run") from error
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:

@@ -33,11 +33,15 @@ from folkmoot.engine.seats.personal_texts import (
     QUOTATION,
     PersonalTexts,
     find_personal_texts,
+    has_answers,
 )
 from folkmoot.engine.seats.redaction import Redaction
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.errors import InputError
 from folkmoot.files import csv_text, remove_temporary_files
+from folkmoot.hints import command_line
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import SourcedText, Span, replace_parts
 from folkmoot.randomness import digest
@@ -167,12 +171,40 @@ def process_pending_withdrawals(run: RunFolder) -> None:
 
     The caller must hold the lock of the run folder.
     """
+    for seat in _find_pending_withdrawals(run):
+        # The run may be of a version that recorded no sources.
+        with suppress(InputError):
+            withdraw_texts(run, find_personal_texts(run, seat), "participant")
+
+
+def describe_pending_withdrawals(folder: Path) -> str:
+    """Return a sentence on humans who withdrew, if their texts are not removed yet.
+
+    Returns "" if there are none. Raises StorageError if the run cannot be read.
+    """
+    # The texts are removed at the end of a run. The process may have been killed before.
+    run = RunFolder(folder)
+    seats = _find_pending_withdrawals(run)
+    if not seats:
+        return ""
+    command = command_line("withdraw", folder, seats[0].name)
+    more = ", and so on" if len(seats) > 1 else ""
+    return (
+        f"{format_count(len(seats), 'human')} withdrew, and the run still contains their words. "
+        "They are deleted when the run ends. If its process was killed, resume the run with "
+        f"--resume, or delete the words: {command}{more}."
+    )
+
+
+def _find_pending_withdrawals(run: RunFolder) -> list[Seat]:
     withdrawn_seats = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
-    for seat, end_reason in read_seats(run.path).items():
-        if end_reason == WITHDRAWN and seat.name not in withdrawn_seats:
-            # A human who left before any answer has no texts, which raises InputError.
-            with suppress(InputError):
-                withdraw_texts(run, find_personal_texts(run, seat), "participant")
+    pending = [
+        seat
+        for seat, end_reason in read_seats(run.path).items()
+        if end_reason == WITHDRAWN and seat.name not in withdrawn_seats
+    ]
+    # A human who left before any question has no texts.
+    return [seat for seat in pending if not run.has_table("answers") or has_answers(run, seat)]
 
 
 def read_withdrawals(run: Path) -> list[Amendment]:

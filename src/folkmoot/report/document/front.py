@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.seats.withdrawal import read_withdrawals
+from folkmoot.engine.seats.withdrawal import describe_pending_withdrawals, read_withdrawals
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_KEY
@@ -478,6 +478,8 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", f"This run has no usable result: {run.unusable_reason}.")
     if run.partial:
         yield TrustLight("red", f"{capitalise(run.partial.removeprefix('PARTIAL: '))}.")
+    if pending := describe_pending_withdrawals(run.path):
+        yield TrustLight("red", pending)
     # While a process writes the run, its answers have not been counted.
     if "answers" in run.manifest and not (run.manifest["answers"] or {}).get("count"):
         calls = run.manifest.get("calls", 0) if run.partial else 0
