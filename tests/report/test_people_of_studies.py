@@ -256,6 +256,53 @@ def test_a_run_compared_with_itself_has_no_differences(
         assert row["verdict"] != "supported"
 
 
+@pytest.mark.parametrize("comparison", ["workbook"], indirect=True)
+def test_a_round_that_people_lack_is_left_out(
+    comparison: tuple[StudyCase, Path, Path], tmp_path: Path
+) -> None:
+    """In the first round people have the payoffs of the run, and other rounds have other means."""
+    _, run, file = comparison
+    payoffs = pl.read_csv(file, infer_schema_length=None)
+    rounds = [column for column in payoffs.columns if column.startswith("payoff_")]
+    means = [payoffs[column].mean() for column in rounds]
+    assert means[0] != pytest.approx(means[1])
+    first = payoffs.with_columns(pl.col(rounds[0]) - SHIFT)
+    path = tmp_path / "first.csv"
+    # A column without values is as good as none.
+    first.drop(rounds[2:]).with_columns(pl.lit(None).alias(rounds[1])).write_csv(path)
+    findings = {finding.key: finding for finding in compare_runs([run, path])}
+    for key in ("compare_claims", "compare_effects"):
+        rows = [row for row in read_rows(findings[key]) if "−" in str(row.get("runs") or row.get("run"))]
+        assert rows and [row["difference"] for row in rows] == pytest.approx([0.0] * len(rows))
+    assert {row["off"] for row in read_rows(findings["people_calibration"])} == {0.0}
+    assert f"first has no {rounds[1]}" in findings["designs"].says
+    assert "has no" not in compare_runs([run, file])[0].says
+
+
+@pytest.mark.parametrize("comparison", ["workbook"], indirect=True)
+def test_people_of_a_misspelled_treatment_are_named_and_left_out(
+    comparison: tuple[StudyCase, Path, Path], tmp_path: Path
+) -> None:
+    _, run, file = comparison
+    lines = file.read_text("utf-8").splitlines()
+    treatment = lines[1].split(",")[1]
+    path, without = tmp_path / "people.csv", tmp_path / "without.csv"
+    path.write_text("\n".join([lines[0], lines[1].replace(treatment, "other"), *lines[2:]]))
+    without.write_text("\n".join([lines[0], *lines[2:]]))
+    findings, expected = compare_runs([run, path]), compare_runs([run, without])
+    assert "which are left out: other." in findings[0].says
+    rows, expected_rows = (
+        [read_rows(found) for found in each[1:]] for each in (findings, expected)
+    )
+    renamed = str(expected_rows).replace("without", "people")
+    assert str(rows) == renamed
+    path.write_text(
+        "\n".join([lines[0], lines[1].replace(treatment, treatment.upper()), *lines[2:]])
+    )
+    with pytest.raises(InputError, match=r"treatment: the arms .* differ only in case"):
+        compare_runs([run, path])
+
+
 def test_empty_cells_of_rounds_do_not_move_the_means_of_human_conditions(tmp_path: Path) -> None:
     rows = [
         f"{arm}{i},{arm},{'' if arm == 'b' and i % 2 else 1 + i % 3},{10 + i % 3}"

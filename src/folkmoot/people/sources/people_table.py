@@ -126,21 +126,25 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
     yield from list_unclear_arms(table, path)
 
 
-def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without a condition, and each condition with two spellings."""
+def list_unclear_arms(table: pl.DataFrame, path: Path, column: str = ARM) -> Iterator[Problem]:
+    """Yield a problem for each row without a condition, and each condition with two spellings.
+
+    - `column`: the column of the conditions.
+    """
     # Two spellings of an arm differ only in case or spaces. A table without arms has no problem.
-    if ARM not in table.columns or table[ARM].null_count() == table.height:
+    if column not in table.columns or table[column].null_count() == table.height:
         return
-    for number, arm in enumerate(table[ARM], first_line(path)):
+    arms = table[column].cast(pl.String)
+    for number, arm in enumerate(arms, first_line(path)):
         if arm is None:
             problem = "is empty, but other rows name an arm"
-            yield Problem(problem, str(path), str(number), ARM)
+            yield Problem(problem, str(path), str(number), column)
     spellings: dict[str, str] = {}
-    for arm in table[ARM].drop_nulls().unique(maintain_order=True):
+    for arm in arms.drop_nulls().unique(maintain_order=True):
         first = spellings.setdefault(collapse_spaces(arm.casefold()), arm)
         if first != arm:
             problem = f"the arms {first!r} and {arm!r} differ only in case or spaces"
-            yield Problem(problem, str(path), key=ARM)
+            yield Problem(problem, str(path), key=column)
 
 
 def list_unclear_numbers(table: pl.DataFrame, path: Path, hint: str = "") -> Iterator[Problem]:

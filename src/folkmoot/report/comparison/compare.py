@@ -46,8 +46,10 @@ from folkmoot.report.comparison.forks import forks_among
 from folkmoot.report.comparison.measured_claims import (
     NO_ARMS,
     measures_of,
+    missing_rounds,
     name_measure,
     read_measure,
+    with_shared_rounds,
 )
 from folkmoot.report.comparison.people import against_people
 from folkmoot.report.comparison.samples import (
@@ -58,6 +60,7 @@ from folkmoot.report.comparison.samples import (
     TEXTS,
     Sample,
     answer_columns,
+    arms_of,
     cell_location,
     columns_of_runs,
     count_draws,
@@ -119,7 +122,9 @@ def compare_runs(
             _require_shared(sample, [other for other in samples if not other.is_human])
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
-    claims = claimed_measures(samples)
+    claims = with_shared_rounds(
+        claimed_measures(samples), [sample for sample in samples if sample.is_human]
+    )
     comparison_findings = collect_findings(
         measures_finding(
             "compare_claims",
@@ -242,11 +247,9 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
     run_tables = [
         sample.tables["participants"] for sample in runs if "participants" in sample.tables
     ]
-    arms, known_arms = (
-        {*split_by_condition(human_table)},
-        {column for table in run_tables for column in split_by_condition(table)},
-    )
-    if run_tables and not ({EVERYBODY} & (arms | known_arms) or arms & known_arms):
+    arms = {*split_by_condition(human_table)}
+    known_arms = {arm for run in runs for arm in arms_of(run)}
+    if known_arms and not ({EVERYBODY} & (arms | known_arms) or arms & known_arms):
         own, others = (join_first(sorted(names), MAX_LISTED) for names in (arms, known_arms))
         message = f"{people.name}: none of its arms ({own}) is one of a run's"
         hint = f"these are {others}; leave the column out to compare with all"
@@ -346,22 +349,13 @@ def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
         if not sample.is_human and "participants" in sample.tables
     ]
     sentences = []
-    arms = {column for table in run_tables for column in split_by_condition(table)}
-    unmatched_arms = [
-        column
-        for column in split_by_condition(people.tables["participants"])
-        if column not in (*arms, EVERYBODY)
-    ]
-    # A run without conditions is compared with all rows of the file.
-    if unmatched_arms and arms and EVERYBODY not in arms:
-        sentences.append(
-            word(
-                "runs",
-                "unmatched arms",
-                file=people.name,
-                arms=join_first(unmatched_arms, MAX_LISTED),
-            )
-        )
+    if people.unmatched_arms:
+        arms = join_first(people.unmatched_arms, MAX_LISTED)
+        sentences.append(word("runs", "unmatched arms", file=people.name, arms=arms))
+    claims = measures_of(claim for run in runs for claim in run.claims)
+    if lacking := dict.fromkeys(missing_rounds(people, claims)):
+        rounds = join_first([*lacking], MAX_LISTED)
+        sentences.append(word("runs", "missing rounds", file=people.name, rounds=rounds))
     table = people.tables["participants"]
     sentences += [
         word(

@@ -9,7 +9,7 @@ import polars as pl
 
 from folkmoot.engine.settings.claims import average_rounds, column_kinds, find_table, read_rows
 from folkmoot.kit.findings import condition_name
-from folkmoot.measures.inference.claims import ACROSS, Claim
+from folkmoot.measures.inference.claims import ACROSS, Claim, Level
 from folkmoot.measures.inference.differences import Side
 from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample
 from folkmoot.storage.tables import (
@@ -74,6 +74,60 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
             key = next(same, key)
         claims_by_measure.setdefault(key, []).append(claim)
     return claims_by_measure
+
+
+def with_shared_rounds(
+    claims: Mapping[Claim, Sequence[Claim]], people: Iterable[Sample]
+) -> dict[Claim, list[Claim]]:
+    """Return measures with the claims on each, without the rounds that human answers lack.
+
+    - `people`: files of human answers. A file without the measure has no effect.
+    """
+    # The levels of rounds differ, for example because gifts fall from round to round. A mean over
+    # all rounds would differ from that over one round without any difference between subjects.
+    tables = [sample.tables["participants"] for sample in people]
+    shared: dict[Claim, list[Claim]] = {}
+    for measure, stated in claims.items():
+        where = measure.where
+        for table in tables:
+            where = _shared_where(table, replace(measure, where=where))
+        kept = [replace(claim, where=where) for claim in stated]
+        shared.setdefault(replace(measure, where=where), []).extend(kept)
+    return shared
+
+
+def missing_rounds(people: Sample, claims: Iterable[Claim]) -> list[str]:
+    """Return the rounds of measures that a file of human answers lacks, such as `payoff_2`."""
+    table = people.tables["participants"]
+    return [
+        str(value)
+        for claim in claims
+        for (_, values), (_, kept) in zip(claim.where, _shared_where(table, claim), strict=True)
+        for value in values
+        if value not in kept
+    ]
+
+
+def _shared_where(table: pl.DataFrame, measure: Claim) -> tuple[tuple[str, tuple[Level, ...]], ...]:
+    # The rows of the measure, in rounds that the table of people has too. A table without the
+    # measure, or with one value for all rounds, has no rounds to compare.
+    column = measure.measure.rpartition(".")[2]
+    is_long = column in table.columns
+    known_columns = {
+        name
+        for name, kind in table.schema.items()
+        if kind.is_numeric() and table[name].cast(pl.Float64).fill_nan(None).count()
+    }
+    where: list[tuple[str, tuple[Level, ...]]] = []
+    for name, values in measure.where:
+        present = known_columns
+        if is_long:
+            is_round = name in measure.repeated and name in table.columns
+            rows = table.drop_nulls(column)
+            present = {*rows[name].drop_nulls().cast(pl.String)} if is_round else set()
+        kept = tuple(value for value in values if str(value) in present)
+        where.append((name, kept or values))
+    return tuple(where)
 
 
 def name_arm(arm: str, claims: Iterable[Claim]) -> str:

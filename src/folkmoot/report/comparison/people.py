@@ -49,6 +49,7 @@ from folkmoot.report.comparison.measured_claims import (
     name_arm,
     name_measure,
     read_measure,
+    with_shared_rounds,
 )
 from folkmoot.report.comparison.samples import (
     EVERYBODY,
@@ -112,7 +113,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
     """Return each measure and condition that a run shares with a file of human answers."""
     # Measures of the run's claims come before other columns of the table of participants.
-    claims = measures_of(run.claims)
+    claims = with_shared_rounds(measures_of(run.claims), [people])
     claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
     table = run.tables.get("participants")
     if table is not None:

@@ -103,6 +103,8 @@ class Sample:
     results: tuple[Result, ...] = ()
     # The choices of a file that were written otherwise, and the choices that they are read as.
     respelled: Mapping[str, str] = field(default_factory=dict)
+    # The conditions of a file that no run has. Their rows are left out.
+    unmatched_arms: tuple[str, ...] = ()
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -124,10 +126,13 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     """
     loaded = [None if _is_file(source) else _load_run(source) for source in sources]
     # Choices in files are read as a run reads replies: as one of its options.
-    options = {choice for run in loaded if run is not None for choice in known_choices(run)}
-    truth_columns = columns_of_runs([run for run in loaded if run is not None], pl.Boolean())
+    runs = [run for run in loaded if run is not None]
+    options = {choice for run in runs for choice in known_choices(run)}
+    truth_columns = columns_of_runs(runs, pl.Boolean())
     samples = [
-        people_file(Path(str(source)), options, truth_columns) if run is None else run
+        without_unmatched_arms(people_file(Path(str(source)), options, truth_columns), runs)
+        if run is None
+        else run
         for source, run in zip(sources, loaded, strict=True)
     ]
     counts: dict[str, int] = {}
@@ -338,7 +343,9 @@ def people_file(
             hint = "a run asks about one item; keep the rows of that item"
             raise InputError(Problem(f"{len(items)} items", str(path), key=ITEM, hint=hint))
         data = data.drop(ITEM)
-    if problems := [*list_unclear_arms(data, path)]:
+    # A file may name the column of the conditions as the run does.
+    arm_column = ARM if ARM in data.columns else condition_column(data) or ARM
+    if problems := [*list_unclear_arms(data, path, arm_column)]:
         raise InputError(problems)
     data = data.rename({ours: name for ours, name in NAMES_IN_RUNS.items() if ours in data.columns})
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
@@ -479,6 +486,30 @@ def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
     keys = table[by].unique(maintain_order=True).drop_nulls().to_list()
     keys.sort(key=lambda key: PLAINER.index(key) if key in PLAINER else len(PLAINER))
     return {str(key): table.filter(pl.col(by) == key) for key in keys}
+
+
+def arms_of(run: Sample) -> set[str]:
+    """Return the conditions of a run, or `EVERYBODY` if its participants have none."""
+    if "participants" in run.tables:
+        return {*split_by_condition(run.tables["participants"])}
+    # A workbook, for example, has no table of participants.
+    tables = (table for table in run.tables.values() if condition_column(table) is not None)
+    return {arm for table in tables for arm in split_by_condition(table)}
+
+
+def without_unmatched_arms(people: Sample, runs: Sequence[Sample]) -> Sample:
+    """Return a file of human answers without the rows of conditions that no run has.
+
+    Returns all rows if a run has no conditions, or if none of the conditions is one of a run's.
+    """
+    table, known = people.tables["participants"], {arm for run in runs for arm in arms_of(run)}
+    arms, by = split_by_condition(table), condition_column(table)
+    unmatched = tuple(arm for arm in arms if arm not in known)
+    if by is None or not known or EVERYBODY in known or len(unmatched) == len(arms):
+        return people
+    # A row without a condition is kept: then no row has one.
+    kept = table.filter(~pl.col(by).cast(pl.String).is_in(unmatched))
+    return replace(people, tables={"participants": kept}, unmatched_arms=unmatched)
 
 
 def shared_arms(
