@@ -469,6 +469,9 @@ def test_one_sided_yes_shares_fail():
     mixed_choices = [Shown(ballot, chosen, None) for chosen in ballot * 30]
     assert check_yes_share(mixed_choices).verdict != "failed"
     assert check_yes_share([Shown(ballot, "No", None)] * 60).verdict == "failed"
+    with_maybe = [Shown((*ballot, "Maybe"), "Maybe", None)] * 40
+    assert "60 yes/no answers" in check_yes_share([*mixed_choices, *with_maybe]).says
+    assert check_yes_share(with_maybe).verdict == "not known"
     park_votes = [Shown(tuple(OPTION_NAMES), "Park improvements", None)] * 60
     assert check_yes_share(park_votes).verdict == "not known"
 

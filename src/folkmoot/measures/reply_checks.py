@@ -451,7 +451,10 @@ def check_yes_share(choices: Iterable[Shown], unit_name: str = UNIT_NAME) -> Che
     # The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
 
     def is_yes(choice: Shown) -> bool | None:
-        return choice.chosen.casefold() in YES if _yes_or_no(choice.options) else None
+        # Such a question may have a further option, such as "maybe", which is no yes/no answer.
+        chosen = choice.chosen.casefold()
+        is_counted = _yes_or_no(choice.options) and chosen in YES | NO
+        return chosen in YES if is_counted else None
 
     def unit_of(choice: Shown) -> Hashable:
         return choice.who if choice.unit is None else choice.unit
