@@ -120,7 +120,7 @@ def _read_cells(path: Path) -> pl.DataFrame:
         # The first line of the library's message names the problem. The other lines are hints for
         # programmers.
         ragged = _ragged_line(path, _SEPARATORS[kind]) if kind in _SEPARATORS else ""
-        reason = ragged or str(error).strip().splitlines()[0]
+        reason = _undecodable_line(path, kind) or ragged or str(error).strip().splitlines()[0]
         hint = READ_CSV_OPTIONS if kind in _SEPARATORS else ""
         raise InputError(
             Problem(f"cannot be read as a table: {reason}", file=str(path), hint=hint)
@@ -143,6 +143,10 @@ def _check_columns(path: Path, count: int) -> None:
 def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
     # Read the header first, because a file with very many columns is slow to parse.
     header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
+    # Excel for Mac once wrote such files. The whole file is then one line.
+    if any("\r" in column and "\n" not in column for column in header.columns):
+        problem = "its lines end with a carriage return (CR) alone"
+        raise InputError(Problem(problem, str(path), "1", hint=READ_CSV_OPTIONS))
     _check_columns(path, header.width)
     # polars refuses cells that are not UTF-8, but replaces such characters in the header.
     if any("\ufffd" in column or "\0" in column for column in header.columns):
@@ -181,6 +185,18 @@ def are_whole(column: pl.Series) -> bool:
     known = column.drop_nulls()
     # Above 2 ** 53 a float does not tell one whole number from the next.
     return bool((known.is_finite() & (known == known.floor()) & (known.abs() < 2**53)).all())
+
+
+def _undecodable_line(path: Path, kind: str) -> str:
+    if kind not in _SEPARATORS or not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f"line {number}: not UTF-8"
+    return ""
 
 
 def _ragged_line(path: Path, mark: str) -> str:
