@@ -500,16 +500,17 @@ def arms_of(run: Sample) -> set[str]:
 def without_unmatched_arms(people: Sample, runs: Sequence[Sample]) -> Sample:
     """Return a file of human answers without the rows of conditions that no run has.
 
-    Returns all rows if a run has no conditions, or if none of the conditions is one of a run's.
+    All rows are kept if a run has no conditions, or if none of the conditions is one of a run's.
     """
     table, known = people.tables["participants"], {arm for run in runs for arm in arms_of(run)}
     arms, by = split_by_condition(table), condition_column(table)
     unmatched = tuple(arm for arm in arms if arm not in known)
     if by is None or not known or EVERYBODY in known or len(unmatched) == len(arms):
         return people
-    # A row without a condition is kept: then no row has one.
-    kept = table.filter(~pl.col(by).cast(pl.String).is_in(unmatched))
-    return replace(people, tables={"participants": kept}, unmatched_arms=unmatched)
+    # Tables of participants are compared condition by condition, so their rows need not be removed.
+    if not any("participants" in run.tables for run in runs):
+        table = table.filter(~pl.col(by).cast(pl.String).is_in(unmatched))
+    return replace(people, tables={"participants": table}, unmatched_arms=unmatched)
 
 
 def shared_arms(
