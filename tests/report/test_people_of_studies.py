@@ -272,11 +272,38 @@ def test_a_round_that_people_lack_is_left_out(
     first.drop(rounds[2:]).with_columns(pl.lit(None).alias(rounds[1])).write_csv(path)
     findings = {finding.key: finding for finding in compare_runs([run, path])}
     for key in ("compare_claims", "compare_effects"):
-        rows = [row for row in read_rows(findings[key]) if "−" in str(row.get("runs") or row.get("run"))]
+        rows = [
+            row for row in read_rows(findings[key]) if "−" in f"{row.get('runs')}{row.get('run')}"
+        ]
         assert rows and [row["difference"] for row in rows] == pytest.approx([0.0] * len(rows))
     assert {row["off"] for row in read_rows(findings["people_calibration"])} == {0.0}
     assert f"first has no {rounds[1]}" in findings["designs"].says
     assert "has no" not in compare_runs([run, file])[0].says
+
+
+@pytest.mark.parametrize("comparison", ["workbook"], indirect=True)
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("give_1", "1e3", "1000 is no answer to give_1, which takes 0 to "),
+        ("give_1", "3.5", "3.5 is no answer to give_1, which takes whole numbers"),
+        ("fair", "100.5", "100.5 is no answer to fair, which takes 0 to 100"),
+        ("fair", "3.5", ""),
+        ("payoff_1", "1000.5", ""),
+    ],
+)
+def test_a_number_that_the_workbook_does_not_allow_is_refused(
+    comparison: tuple[StudyCase, Path, Path], column: str, value: str, problem: str, tmp_path: Path
+) -> None:
+    _, run, _ = comparison
+    path = tmp_path / "people.csv"
+    rows = [f"p{n},s{n // 4},{n % 8}" for n in range(16)]
+    path.write_text("\n".join([f"person,session,{column}", *rows[:8], f"q,s9,{value}", *rows[8:]]))
+    if not problem:
+        compare_runs([run, path])
+        return
+    with pytest.raises(InputError, match=rf"people\.csv, line 10, {column}: {problem}"):
+        compare_runs([run, path])
 
 
 @pytest.mark.parametrize("comparison", ["workbook"], indirect=True)
