@@ -179,7 +179,7 @@ def test_controls_that_an_earlier_version_planned_are_verified(
 ) -> None:
     # An earlier version did not ask for quoted votes again, and its plan does not say how it forks.
     with monkeypatch.context() as earlier:
-        earlier.setattr(asking, "_is_planned_earlier", lambda _run: True)
+        earlier.setattr(asking, "_is_planned_earlier", lambda _run, _key: True)
         run = run_reversed_votes(tmp_path)
     assert {key.split("-")[1] for key in read_repeated_addresses(run)[ORDER]} == {
         "clarified_passive"

@@ -102,6 +102,8 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
 # The key of the plan that says that all forks follow from the sources of the prompts.
 _BY_PROVENANCE = "forked_by_provenance"
+# The key of the plan that says that texts change places within lists only.
+_WITHIN_LISTS = "exchanged_within_lists"
 
 
 class ControlsConfig(StudyConfig):
@@ -230,8 +232,9 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    if not _is_planned_earlier(run):
-        plan[_BY_PROVENANCE] = True
+    for key in (_BY_PROVENANCE, _WITHIN_LISTS):
+        if not _is_planned_earlier(run, key):
+            plan[key] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
     if asked_again := _asked_again(versions):
         plan["asked_again"] = asked_again
@@ -295,11 +298,12 @@ def _asked_twice(run: RunFolder) -> bool:
     return any(len(set(places)) < len(places) for name, places in samples.items() if name != RETEST)
 
 
-def _is_planned_earlier(run: RunFolder) -> bool:
+def _is_planned_earlier(run: RunFolder, key: str) -> bool:
     # Earlier versions looked at where a participant's replies are in the prompt, and not at what
-    # these replies answer (`ForkRules`). Their controls are verified and resumed as planned.
+    # these replies answer (`ForkRules`). In reversed order they exchanged texts that are no list
+    # (`TreatmentTexts`). Their plans lack the key, and are verified and resumed as planned.
     plan = _sealed_controls(run)
-    return plan is not None and _BY_PROVENANCE not in plan
+    return plan is not None and key not in plan
 
 
 def _sealed_controls(run: RunFolder) -> Mapping[str, Any] | None:
@@ -333,8 +337,9 @@ async def _prepare_versions(
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone)
-    treatments, language = read_treatments(run), session.config.requested_controls.language
-    rules = ForkRules(treatments, language, _is_planned_earlier(run))
+    language = session.config.requested_controls.language
+    treatments = read_treatments(run, exchanges_any=_is_planned_earlier(run, _WITHIN_LISTS))
+    rules = ForkRules(treatments, language, _is_planned_earlier(run, _BY_PROVENANCE))
     versions = _build_versions(run, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))
     if not asks_again or not _need_the_study(versions, conversations):

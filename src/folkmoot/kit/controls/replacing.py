@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import polars as pl
@@ -130,6 +132,9 @@ class TreatmentTexts:
     # The writer of each utterance that another speaker, such as a mediator, wrote in the name of a
     # participant.
     writers: Mapping[str, str]
+    # True for controls that an earlier version planned. In reversed order they exchange any two
+    # texts of a prompt, whether or not they are entries of one list.
+    exchanges_any: bool = False
 
     def at(self, address: str) -> frozenset[str]:
         """Return the ids of the treatment texts at a decision."""
@@ -138,7 +143,13 @@ class TreatmentTexts:
     def subject_of(self, decision: ControlledDecision) -> Subject:
         """Return the participant, the speaker and the treatment texts of a decision."""
         who = frozenset((decision.participant_id,))
-        return Subject(who, decision.speaker_id, self.at(decision.address), decision.options)
+        return Subject(
+            who,
+            decision.speaker_id,
+            self.at(decision.address),
+            decision.options,
+            self.exchanges_any,
+        )
 
 
 class Subject(NamedTuple):
@@ -151,6 +162,8 @@ class Subject(NamedTuple):
     treatment: frozenset[str]
     # The options of the decision.
     options: tuple[str, ...] = ()
+    # See `TreatmentTexts.exchanges_any`.
+    exchanges_any: bool = False
 
     def is_own(self, source: Source, writers: Mapping[str, str]) -> bool:
         """Return whether a text is the persona of one of `participants` or was said by one of them.
@@ -194,8 +207,11 @@ def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, mome
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
-def read_treatments(run: RunFolder) -> TreatmentTexts:
-    """Return the treatment texts of a run."""
+def read_treatments(run: RunFolder, *, exchanges_any: bool = False) -> TreatmentTexts:
+    """Return the treatment texts of a run.
+
+    `exchanges_any`: True for controls that an earlier version planned, see `TreatmentTexts`.
+    """
     # They come from the table `exposure`.
     table = run.scan_table(ExposureRow.table).select("address", "condition", "text_ids", "expected")
     rows = table.filter(pl.col("expected")).collect()
@@ -213,6 +229,7 @@ def read_treatments(run: RunFolder) -> TreatmentTexts:
         {address: frozenset(ids) for address, ids in shown.items()},
         frozenset(common),
         find_writers(run, conditions),
+        exchanges_any,
     )
 
 
@@ -289,11 +306,13 @@ def _parts(
             free = [span for span in every if span[:2] not in within]
             listings += (found := list(_listings(free, text, options)))
             within |= {span[:2] for run in found for span in run}
-        # Options that belong to a complete list are reversed with that list, and head no group.
-        apart = [span for span in spans if span[:2] not in within]
         listed = {span[:2] for span in shown if span.source.kind in _LISTED}
-        groups = list(_groups(apart, listed))
-        runs = [*([span[:2] for span in run] for run in listings), groups]
+        if subject.exchanges_any:
+            apart = [span for span in spans if span[:2] not in within]
+            lists_of_texts = [list(_groups_of_earlier_version(apart, listed))]
+        else:
+            lists_of_texts = list(_find_lists(spans, str(text), listed, within))
+        runs = [*([span[:2] for span in run] for run in listings), *lists_of_texts]
         # The lists may lie in any order in the message, and `replace_parts` needs ascending parts.
         return sorted(part for run in runs for part in _reversed(run, text))
     return [
@@ -353,10 +372,109 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
             at += 1
 
 
-def _groups(
+class _Entry(NamedTuple):
+    # One entry of a list in a prompt: a heading, if there is one, and the text or texts below it.
+
+    start: int
+    end: int
+    # Where the text is recorded: the column of a table or the key of the study file.
+    column: str
+    # Whether an option is the heading, so that several texts may follow it.
+    has_option: bool
+
+
+def _find_lists(
+    spans: Sequence[Span],
+    text: str,
+    listed: Collection[tuple[int, int]],
+    within: Collection[tuple[int, int]],
+) -> Iterator[list[tuple[int, int]]]:
+    # Yields the (start, end) of the entries of each list. Texts are entries of one list if the
+    # prompt means the same after they change places. So they come from one column, each heading
+    # moves with its text, and the words around the entries are the same (`_has_equal_frames`).
+    # `listed` are (start, end) of the texts, and `within` those of the options in complete lists.
+    found: list[list[_Entry]] = [[]]
+    between: list[Span] = []
+    for span in spans:
+        if span[:2] not in listed:
+            between.append(span)
+            continue
+        entries, heading = found[-1], _heading_of(span, between, within)
+        start = span.start if heading is None else heading.start
+        column = span.source.id.partition("/")[0]
+        # A text of another source between two entries, such as the result of the first one, would
+        # keep its place.
+        if entries and (
+            column != entries[-1].column
+            or any(other.start < start or other[:2] in within for other in between)
+        ):
+            found.append(entries := [])
+        if heading is None and entries and entries[-1].has_option:
+            entries[-1] = entries[-1]._replace(end=span.end)
+        else:
+            has_option = heading is not None and heading.source.kind == "option"
+            entries.append(_Entry(start, span.end, column, has_option))
+        between = []
+    for entries in found:
+        if len(entries) > 1 and _has_equal_frames(entries, text):
+            yield [(entry.start, entry.end) for entry in entries]
+
+
+def _heading_of(
+    span: Span, between: Sequence[Span], within: Collection[tuple[int, int]]
+) -> Span | None:
+    # The heading of a text is the first cell of its row of a table, such as the id of an item, or
+    # otherwise the last option before the text. `between` are the spans after the text before.
+    last_listing = max((n for n, other in enumerate(between) if other[:2] in within), default=-1)
+    headings = between[last_listing + 1 :]
+    cells = [
+        other
+        for other in headings
+        if "/" in span.source.id and _row_of(other.source) == _row_of(span.source)
+    ]
+    options = [other for other in headings if other.source.kind == "option"]
+    return next(iter([*cells, *options[-1:]]), None)
+
+
+def _row_of(source: Source) -> tuple[str, str]:
+    # The table and the key of a row. An id has the form `table.column/key…`.
+    column, _, key = source.id.partition("/")
+    return column.partition(".")[0], key
+
+
+def _has_equal_frames(entries: Sequence[_Entry], text: str) -> bool:
+    # Compares the words around the entries. Words that are before, between or after some entries
+    # only, such as "What it costs: " or " (passed)", say something about these entries.
+    frames = [
+        _without_numbers(text[entry.end : following.start])
+        for entry, following in pairwise(entries)
+    ]
+    before = _without_numbers(text[: entries[0].start])
+    after = _without_numbers(text[entries[-1].end :])
+    frame = frames[0]
+    # The label of an entry, such as "Position 1: ", is before the first entry too. What else is
+    # between two entries may separate them, as a comma does, and may not be words.
+    rest, line, label = frame.rpartition("\n")
+    if not line:
+        rest = next(frame[:n] for n in range(len(frame) + 1) if before.endswith(frame[n:]))
+    has_words = any(map(str.isalnum, rest))
+    is_labelled = not line or f"\n{before}".endswith(f"\n{label}")
+    is_ended = not line or after.partition("\n")[0] == frame.partition("\n")[0]
+    is_framed = is_labelled and is_ended and not has_words
+    return is_framed and frames.count(frame) == len(frames)
+
+
+def _without_numbers(frame: str) -> str:
+    # The numbers of a loop count the places in a list, so they differ in any list. Numbers that
+    # belong to an entry have a source.
+    return re.sub(r"\d+", "0", frame)
+
+
+def _groups_of_earlier_version(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    # (start, end) of each part of a listing, to reorder the parts. `spans` are in order, and
+    # What controls of an earlier version exchange, so that they are verified and resumed as
+    # planned: the (start, end) of each part. `spans` are in order, and
     # `listed` are (start, end) of the listed texts. If options are headings of the texts, a part is
     # one option with the texts below it. Otherwise each text is a part.
     groups: list[list[int]] = []

@@ -151,7 +151,12 @@ def revise_sessions(
         session = sessions[unit]
         if speaker.id not in session.participants_of:
             return built, options
-        subject = Subject(session.participants_of[speaker.id], speaker.id, session.text_ids)
+        subject = Subject(
+            session.participants_of[speaker.id],
+            speaker.id,
+            session.text_ids,
+            exchanges_any=treatments.exchanges_any,
+        )
         texts = [
             SourcedText(message.content, [span for span in built.spans if span.message == number])
             for number, message in enumerate(built.messages)
