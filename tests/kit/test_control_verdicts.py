@@ -388,3 +388,26 @@ def test_fewer_changes_than_when_asked_again_are_below_zero_and_no_alarm(
     assert float(str(row["excess_low_share"])) < -0.5 > float(str(row["excess_high_share"]))
     card_row = find_card_row(run_of_small_study("cross_pollination"), findings, "Order effect")
     assert "63 points (55 to 71) more than when asked again" in card_row.figures
+
+
+def test_a_version_without_answers_is_named_beside_the_others() -> None:
+    # The last decision of all A in the run could not be read.
+    answers = [
+        make_answer(
+            control,
+            participant,
+            None if moment == "final" else "yes",
+            moment=moment,
+            expected=None if moment == "final" else "yes",
+            missing="unparsed" if moment == "final" else None,
+        )
+        for participant in list_participants("A", 12)
+        for moment in ("first", "final")
+        for control in (AS_DESIGNED, ORDER)
+    ]
+    findings = compute_findings(answers)
+    says = read_statement(findings, "where_the_effect_comes_from")
+    # Each contrast says something of each version.
+    assert "as designed: no answer, order reversed: no answer." in says
+    rows = read_rows(findings, "where_the_effect_comes_from")
+    assert [row["answers"] for row in rows] == [0, 0]

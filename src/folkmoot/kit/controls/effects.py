@@ -475,8 +475,9 @@ def _describe_effects(
                     share=format_points(effect.estimate).replace("+", ""),
                     changed=None if effect.changed is None else format_percent(effect.changed),
                 )
-                for name, effect in versions.items()
                 if math.isfinite(effect.estimate.value)
+                else word("control", "no answer", name=effect.replaced.name_version(name))
+                for name, effect in versions.items()
             )
             versions_text = join_sentences(parts, ", ")
             clauses.append(
