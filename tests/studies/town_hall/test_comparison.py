@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import polars as pl
 import pytest
 from scipy.stats import norm, t
 
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.config import BUILT_IN
 from folkmoot.studies.town_hall.measures import Json, compare_all_levels
 from folkmoot.studies.town_hall.tables import FIGURES
+from tests.studies.town_hall.hall_script import (
+    answer_plainly,
+    parse_address,
+    run_hall,
+    small_hall,
+)
 
 SCORES = {  # set → level → (vulnerable, general)
     1: {"2-1": (1.0, 2.0), "3": (1.5, 2.0), "2-2": (0.0, 0.0)},
@@ -128,3 +139,30 @@ def test_a_share_over_few_sets_has_the_interval_of_log_odds_and_of_equal_sets_wi
     step = found["differences"][0]["figures"][rate]["vulnerable"]
     assert step["low"] == pytest.approx(1 / 12 - t.ppf(0.975, 5) * math.sqrt(1 / 360))
     assert -1 <= step["low"] <= step["high"] <= 1
+
+
+def test_satisfaction_is_a_mean_over_sets_in_every_table(tmp_path: Path) -> None:
+    # In set 1 the three general residents go from 4 to 8. In set 2 they begin at 4, one answers 2
+    # after the discussion, and the others take a way out.
+    def answer(request: ModelRequest, address: str) -> str:
+        stage, who, _ = key = parse_address(address)
+        if stage not in ("before", "after") or who not in ("A01", "A02", "A03"):
+            return json.dumps(answer_plainly(key, request))
+        in_set = address.partition("_")[0]
+        after = 8 if in_set == "set01" else 2 if who == "A01" else "declined"
+        return json.dumps({"satisfaction": 4 if stage == "before" else after, "reason": "so"})
+
+    settings = small_hall(tmp_path) | {"sets": 2}
+    run = run_hall(tmp_path, settings, ScriptedProvider(answer))
+    findings = {finding.key: finding for finding in STUDY.findings(run.folder)}
+    satisfaction, measures = findings["satisfaction"], findings["all_measures"]
+    row = next(row for row in satisfaction.grid.rows if row[1] == "general")
+    values = dict(zip(satisfaction.grid.columns, row, strict=True))
+    assert [values[name] for name in ("before", "after", "change")] == [4.0, 5.0, 1.0]
+    figures = {
+        row[0]: dict(zip(measures.grid.columns, row, strict=True))["general"]
+        for row in measures.grid.rows
+    }
+    names = ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
+    assert [figures[name] for name in names] == [4.0, 5.0, 1.0]
+    assert satisfaction.notes[0].startswith("Means over sets of the mean in each set.")

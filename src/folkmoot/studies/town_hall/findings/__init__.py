@@ -78,7 +78,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         response_findings(reactions, run.read_table("residents")),
         [
             outcome_finding(levels, comparison["sets"], has_vulnerable=has_vulnerable),
-            satisfaction_finding(levels, results, comparison["sets"]),
+            satisfaction_finding(levels, comparison["sets"]),
             all_measures_finding(levels, comparison),
         ]
         if levels

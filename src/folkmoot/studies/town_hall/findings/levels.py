@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +28,6 @@ from folkmoot.measures.wording import EXPLORATORY, Sentence, join_sentences, wor
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.studies.town_hall.config import (
     INCLUSION,
-    SATISFACTION,
     Level,
 )
 from folkmoot.studies.town_hall.findings.reactions import INTERVALS
@@ -276,15 +274,14 @@ def outcome_finding(levels: Levels, sets: int, *, has_vulnerable: bool) -> Findi
     )
 
 
-def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
+def satisfaction_finding(levels: Levels, sets: int) -> Finding:
     """Build the finding on satisfaction before and after a discussion."""
-    claimed = {level: _within_level(results, SATISFACTION, level) for level in levels}
-    # A group without data keeps its row, so that tables of all runs have the same shape.
-    unknown = Estimate(math.nan, math.nan, math.nan, 0)
+    # Means over sets, as all figures of a level. The claim on the change weighs residents alike, so
+    # it differs where residents of some sets gave no answer.
     changes = {
-        f"{group}, level {level}": claimed[level].get(group, unknown)
+        f"{group}, level {level}": _level_figures(summary, "satisfaction_delta")[group]
         for group in ("vulnerable", "general")
-        for level in levels
+        for level, summary in levels.items()
     }
     rows = [
         {
@@ -312,8 +309,8 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
         ResultTable.from_records(rows, "Scale 1 to 10"),
         interval_chart(changes, "satisfaction after minus before", zero=0.0),
         notes=(
-            "Before and after: means over the residents who answered then. Change: over those who "
-            "answered both times.",
+            "Means over sets of the mean in each set. Before and after: of the residents who "
+            "answered then. Change: of those who answered both times.",
             GAPS,
         ),
         unit="set",
