@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +12,12 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from folkmoot.randomness import generator
-from folkmoot.studies.focus_group import sycophancy
+from folkmoot.studies.focus_group import STUDY, sycophancy
+from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.positions import has_moved, measure_approach
 from folkmoot.studies.focus_group.sycophancy import PositionedAnswer, PositionRecord
+from folkmoot.studies.focus_group.tables import read_talk
+from tests.studies.focus_group.test_focus_group_run import run_focus_group
 
 
 def make_answers(by_place: dict[int, float], value: str = "stance") -> list[PositionedAnswer]:
@@ -258,3 +263,29 @@ def test_dissent_has_no_interval_over_participants_who_heard_each_other() -> Non
     assert said.endswith(
         "25 % of the answers after the first one to each question disagree openly."
     )
+
+
+def test_answers_to_probes_take_no_place_in_the_speaking_order(tmp_path: Path) -> None:
+    run = run_focus_group(
+        tmp_path,
+        "random_seed: 2\nnum_personas: 5\nmax_responses_per_question: 5\nquestions_per_phase: 2\n",
+    )
+    talk = read_talk(run).filter(speaker_role="participant").rows(named=True)
+    spoken: dict[int, list[str]] = {}
+    expected: list[int] = []
+    recorded: list[int] = []
+    for row in talk:
+        heard = spoken.setdefault(row["question"], [])
+        if not row["probe"]:
+            # Each participant answers a question once, so all who spoke before are others.
+            assert row["speaker_id"] not in heard
+            expected.append(len(set(heard)) + 1)
+            recorded.append(row["position"])
+        heard.append(row["speaker_id"])
+    # Some participants answered after somebody had answered a probe.
+    assert recorded != expected
+    (finding,) = (each for each in STUDY.findings(run) if each.key == "sycophancy")
+    places = Counter(place for place in expected if place > 1)
+    assert [row[:2] for row in finding.grid.rows] == sorted(places.items())
+    transcript = TranscriptFormatter.from_json(run.text("transcript.json"))
+    assert sycophancy.check_transcripts([transcript]).answers == sum(places.values())

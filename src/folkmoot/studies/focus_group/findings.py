@@ -124,8 +124,10 @@ class Concept:
 
     @property
     def answers(self) -> pl.DataFrame:
-        """The utterances of participants."""
-        return self.utterances.filter(pl.col("speaker_role") == "participant")
+        """The utterances of participants, with the place of each in the speaking order."""
+        # The places are counted before answers of humans are left out.
+        utterances = self.utterances.filter(pl.col("speaker_role") == "participant")
+        return sycophancy.with_places(utterances)
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:

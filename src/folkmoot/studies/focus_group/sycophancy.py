@@ -11,7 +11,7 @@ study without a control condition gets these measures but no verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -55,6 +55,7 @@ class PositionedAnswer(NamedTuple):
 
     # An id that begins with the group ("group/…").
     question: str
+    # How many others answered the question before, plus one.
     position: int
     stance: str | None
     # The points by which the answer brought the speaker closer to the others. None if unknown.
@@ -209,15 +210,16 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Sycophancy
             transcript.positions(InterviewTime.BEFORE),
             ((message.speaker_id, message.valence) for message in messages),
         )
+        places = speaking_places((message.question, message.speaker_id) for message in messages)
         answers += [
             PositionedAnswer(
                 f"{transcript.group}/{transcript.stimulus}/{message.question}",
-                message.position,
+                place,
                 message.stance,
                 step,
                 refers_to_others(message.stance, message.replied_to),
             )
-            for message, step in zip(messages, movements, strict=True)
+            for message, place, step in zip(messages, places, movements, strict=True)
             # The answer to a probe has no place in the speaking order of its question.
             if not message.probe
         ]
@@ -235,8 +237,8 @@ def read_check_data(
     utterances: pl.DataFrame, statements: pl.DataFrame
 ) -> tuple[list[PositionedAnswer], list[PositionRecord]]:
     """Return the answers and the private positions that the sycophancy check compares."""
-    # `utterances` holds the utterances of participants, and `statements` the private positions. The
-    # result has one position record per discussion.
+    # `utterances` holds the utterances of participants with their places (`with_places`), and
+    # `statements` the private positions. The result has one position record per discussion.
     answers: list[PositionedAnswer] = []
     people = []
     for (group, stimulus), part in utterances.group_by(TALK, maintain_order=True):
@@ -254,7 +256,7 @@ def read_check_data(
         answers += [
             PositionedAnswer(
                 f"{group}/{stimulus}/{row['question']}",
-                row["position"],
+                row["place"],
                 row["stance"],
                 step,
                 refers_to_others(row["stance"], row["replied_to"]),
@@ -264,6 +266,28 @@ def read_check_data(
             if not row["probe"]
         ]
     return answers, people
+
+
+def with_places(utterances: pl.DataFrame) -> pl.DataFrame:
+    """Return the utterances of participants with a column `place`, see `speaking_places`."""
+    questions = utterances.select(*TALK, "question").iter_rows()
+    places = speaking_places(zip(questions, utterances["speaker_id"], strict=True))
+    return utterances.with_columns(pl.Series("place", places, pl.Int64))
+
+
+def speaking_places(answers: Iterable[tuple[Hashable, str]]) -> list[int]:
+    """Return the place of each answer: how many others answered the question before, plus one.
+
+    `answers`: the question and the speaker of each answer, in the order of the discussion.
+    """
+    # The recorded position also counts earlier answers of one speaker, such as those to probes.
+    speakers: dict[Hashable, set[str]] = {}
+    places = []
+    for question, speaker_id in answers:
+        earlier = speakers.setdefault(question, set())
+        places.append(len(earlier - {speaker_id}) + 1)
+        earlier.add(speaker_id)
+    return places
 
 
 def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
