@@ -48,7 +48,7 @@ def findings(run):
 
 STUDY = Study(
     "small", "A small study", Config, protocol, findings=findings,
-    notes=lambda config: ["a note to read"],
+    notes=lambda config, folder: ["a note to read"],
     template_files=lambda: {"small.yaml": "study: ./my_study.py\\n", "small.txt": b"words"},
 )
 '''

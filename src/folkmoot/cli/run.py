@@ -320,7 +320,10 @@ def run_command(
     print_models_note(error_console(), study_file)
     # Models are checked before the dry run, so that a missing key is reported at once.
     check_models(study_file, options)
-    notes = [*study_file.study.notes(study_file.config), *describe_humans(study_file)]
+    notes = [
+        *study_file.study.notes(study_file.config, study_file.study_folder),
+        *describe_humans(study_file),
+    ]
     for note in notes:
         error_console().print(
             f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True

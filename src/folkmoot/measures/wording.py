@@ -476,6 +476,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "study file of the next run",
     },
     "description": {
+        "people in several groups": "{people} in several groups. Intervals and tests "
+        "take groups as independent, and groups that share people are not: add people to the file, "
+        "or lower num_personas or replications.",
         "illustration": f"{ILLUSTRATION_LABEL}: {{units}}. {{says}}",
         "values": "{what}: {values}.",
         "list": "{values}.",

@@ -175,7 +175,7 @@ def check_study_file(
             *_hypothesis_problems(study_file, estimate, certain=False),
             *_few_units_warnings(study_file),
         ),
-        tuple(study_file.study.notes(study_file.config)),
+        tuple(study_file.study.notes(study_file.config, study_file.study_folder)),
         estimate,
         tuple(_list_facts(study_file, estimate, notices)),
     )

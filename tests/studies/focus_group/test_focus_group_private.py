@@ -197,10 +197,10 @@ def test_there_is_no_reaction_phase_without_material(tmp_path: Path) -> None:
     phases = read_talk(run)["phase"].unique(maintain_order=True).to_list()
     assert phases == ["warmup", "exploration", "deep_dive", "synthesis"]
     config = make_config(stimulus_material=None)
-    assert any("no reaction phase" in note for note in STUDY.notes(config))
-    (few,) = STUDY.notes(make_config())
+    assert any("no reaction phase" in note for note in STUDY.notes(config, tmp_path))
+    (few,) = STUDY.notes(make_config(), tmp_path)
     assert "fewer than 5 groups are an illustration" in few
-    assert STUDY.notes(make_config(replications=5)) == []
+    assert STUDY.notes(make_config(replications=5), tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_an_unknown_word_is_reported_before_the_run(tmp_path: Path) -> None:
         "utf-8",
     )
     found = load_study_file(path)
-    told = [line for line in found.study.notes(found.config) if "femal" in line]
+    told = [line for line in found.study.notes(found.config, tmp_path) if "femal" in line]
     assert told == ["prompts contain the gender 'femal' exactly as written. did you mean female?"]
 
 
@@ -136,9 +136,9 @@ def test_residents_have_different_names(tmp_path: Path) -> None:
     assert people.filter(set=1)["name"].to_list() != people.filter(set=2)["name"].to_list()
 
 
-def test_few_sets_are_told_before_anything_is_spent() -> None:
+def test_few_sets_are_told_before_anything_is_spent(tmp_path: Path) -> None:
     example = load_study_file(Path(__file__).parents[3] / "examples" / "town_hall.yaml")
-    notes = example.study.notes(example.config)
+    notes = example.study.notes(example.config, tmp_path)
     assert "fewer than 5 sets are an illustration: no intervals, no tests" in notes
     enough = example.config.model_copy(update={"sets": 5})
-    assert not [note for note in example.study.notes(enough) if "illustration" in note]
+    assert not [note for note in example.study.notes(enough, tmp_path) if "illustration" in note]

@@ -346,6 +346,7 @@ def _build_run_context(
         # A replay needs no earlier replies: the journal of the fork holds copies of them.
         if isinstance(journal, Journal):
             journal.earlier = open_earlier(folder, change, journal)
+            plan.repeated = sealed_data(RunFolder(folder / change.run).plan)
     seal_registration(plan, study_file, providers, seats)
     # A repair sets damaged answers aside. The new answers may differ, and so may parts of the plan
     # that the protocol seals later. This must not stop the run as drift.

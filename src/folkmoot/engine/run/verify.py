@@ -44,8 +44,10 @@ from folkmoot.engine.session.plan import (
     CLAIMS,
     DESIGN,
     LOBBY,
+    RECORDED,
     Plan,
     describe_differences,
+    sealed_data,
     without_new_defaults,
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
@@ -348,6 +350,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     # start time, the changes and the people who came to a lobby cannot be recomputed.
     observed = {LOBBY: part} if (part := run.plan.get("sealed", {}).get(LOBBY)) else {}
     plan = {"sealed": observed, "changes": run.plan.get("changes", [])}
+    plan[RECORDED] = sealed_data(run.plan)
     if announced := run.plan.get(ANNOUNCED):
         plan[ANNOUNCED] = announced
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})

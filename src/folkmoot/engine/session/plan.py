@@ -20,6 +20,8 @@ DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
 LOBBY = "lobby"
 # The note with the messages that the researcher sent to humans.
 ANNOUNCED = "announcements"
+# The note with the design of the run that a replay repeats.
+RECORDED = "recorded"
 # Most differences that a message lists. A changed prompt folder has dozens.
 MAX_LISTED_DIFFERENCES = 10
 # The part that names the one changed reply of a fork.
@@ -84,6 +86,9 @@ class Plan:
                 "changes": [],
             }
 
+        # The design of the run that a fork or a replay repeats.
+        self.repeated: Mapping[str, Any] = self._data.get(RECORDED, {})
+
     def accept_changes(self) -> None:
         """Allow changed parts of the design to replace parts that are already fixed."""
         # `plan.json` keeps the earlier parts beside the new parts.
@@ -97,6 +102,10 @@ class Plan:
     def sealed_part(self, name: str) -> Mapping[str, object]:
         """Return a part of the plan, or an empty dictionary if the plan lacks it."""
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
+
+    def recorded_part(self, name: str) -> Mapping[str, object]:
+        """Return a part of this plan or, if it lacks the part, of the plan of `repeated`."""
+        return self.sealed_part(name) or dict(self.repeated.get(name, {}))
 
     def seal_part(self, name: str, data: object) -> None:
         """Add a part of the design to the plan. From then on the part cannot change.

@@ -28,7 +28,7 @@ from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import Journal, JournalEntry
 from folkmoot.engine.journal.journal_file import question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.session.plan import Plan
+from folkmoot.engine.session.plan import Plan, sealed_data
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
@@ -37,7 +37,7 @@ from folkmoot.models.request import NO_USAGE, Completion, FloatArray, ModelReque
 from folkmoot.provenance import Source, Span
 from folkmoot.randomness import digest
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
-from folkmoot.storage.run_folder import JOURNAL, PERSONAS, PLAN
+from folkmoot.storage.run_folder import JOURNAL, PERSONAS, PLAN, RunFolder
 from folkmoot.storage.table_buffer import RowOrder
 
 T = TypeVar("T")
@@ -113,6 +113,8 @@ async def repeat_protocol(
         folder = Path(scratch)
         if (finished.folder / PERSONAS).exists():
             shutil.copyfile(finished.folder / PERSONAS, folder / PERSONAS)
+        plan = Plan(folder / PLAN, started_at=finished.started_at)
+        plan.repeated = sealed_data(RunFolder(finished.folder).plan)
         context = RepeatedProtocol(
             finished.config,
             finished.prompts,
@@ -123,7 +125,7 @@ async def repeat_protocol(
             # Only computations use the journal directly.
             cast("Journal", _RepeatedJournal(outer, "/".join(scope.path), journal)),
             outer.gateway,
-            Plan(folder / PLAN, started_at=finished.started_at),
+            plan,
             # The outer run reports its own calls.
             ignore_progress,
             outer.clock,

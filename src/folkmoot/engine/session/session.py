@@ -652,6 +652,13 @@ class Session(Scope, Generic[ConfigT]):
         """The folder into which the run writes."""
         return self._run.folder
 
+    def recorded_design(self, name: str) -> Mapping[str, object]:
+        """Return a part of the design as the plan of this run has it. Empty in a new run.
+
+        A study that draws in another way than an earlier version keeps the draw of its runs.
+        """
+        return self._run.plan.recorded_part(name)
+
     async def seal(self, name: str, data: object) -> None:
         """Fix a part of the design in `plan.json`, before any call depends on this part.
 

@@ -147,8 +147,8 @@ class Study(Generic[ConfigT]):
     # (config, folder) returns problems that the class `config` cannot find. The `key` of a problem
     # is dotted. The loader adds file and line.
     check_config: Callable[[ConfigT, Path], list[Problem]] = lambda _config, _folder: []
-    # Returns advisories, which the researcher should know before a run.
-    notes: Callable[[ConfigT], list[str]] = lambda _config: []
+    # (config, folder) returns advisories, which the researcher should know before a run.
+    notes: Callable[[ConfigT, Path], list[str]] = lambda _config, _folder: []
     # Returns the configuration for a dry run, given a temporary folder. With this configuration the
     # study fetches nothing and changes no files outside of its run folder.
     dry_run_config: Callable[[ConfigT, Path], ConfigT] = lambda config, _folder: config

@@ -51,6 +51,7 @@ from folkmoot.studies.focus_group.config import (
     parse_amount,
 )
 from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
+from folkmoot.studies.focus_group.participants import describe_shared_people
 from folkmoot.studies.focus_group.positions import (
     MAX_LINES,
     PERSON,
@@ -104,6 +105,9 @@ class Concept:
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
+        if options.get("headline"):
+            people = self.people.select("source", "persona_id").iter_rows()
+            options["notes"] = (*options.get("notes", ()), *describe_shared_people(people))
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
@@ -126,8 +130,7 @@ class Concept:
     def answers(self) -> pl.DataFrame:
         """The utterances of participants, with the place of each in the speaking order."""
         # The places are counted before answers of humans are left out.
-        utterances = self.utterances.filter(pl.col("speaker_role") == "participant")
-        return sycophancy.with_places(utterances)
+        return sycophancy.with_places(self.utterances.filter(speaker_role="participant"))
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
@@ -137,7 +140,6 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     utterances, opinions = read_talk(run), run.read_table("opinions")
     statements = run.read_table("statements")
     stimuli = utterances["stimulus"].unique(maintain_order=True).to_list()
-
     codes = read_codings(run)
     results = tuple(read_results(run, DiscussionConfig, declare_claims))
     concepts = [
@@ -650,9 +652,8 @@ def sycophancy_finding(concept: Concept) -> Finding:
         section="Conversation",
     )
     # A few groups are an illustration, for which no test is reported.
-    if finding.illustrates:
-        return finding
-    return replace(finding, notes=(*finding.notes, check.describe_convergence()))
+    convergence = () if finding.illustrates else (check.describe_convergence(),)
+    return replace(finding, notes=(*finding.notes, *convergence))
 
 
 def words_and_positions(concept: Concept) -> Finding | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,8 @@ from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.hints import capitalise, collapse_spaces, number_text
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.measures.wording import word
 from folkmoot.people.enrichment import match_listed_value
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
@@ -92,6 +95,9 @@ STYLE_ADVICE = (
 )
 
 
+# The part of the plan that names the recruits of each group.
+RECRUITS = "recruits"
+
 # --- recruits ----------------------------------------------------------------------------------
 
 
@@ -104,17 +110,41 @@ def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
 
 def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
     """Return the recruits of each group. Humans who speak for themselves are anonymous profiles."""
-    # The random draws of a group do not depend on the other groups.
-    groups = recruit_all_groups(
-        session.config, session.study_folder, lambda path: session.child(*path).rng
-    )
+
+    def recruit(*, group_by_group: bool) -> dict[str, list[Profile]]:
+        groups = recruit_all_groups(
+            session.config,
+            session.study_folder,
+            lambda path: session.child(*path).rng,
+            group_by_group=group_by_group,
+        )
+        recruits = {
+            group: [
+                _anonymous_profile(profile, f"P{number}")
+                if session.speaks_as_self(profile.id, group)
+                else profile
+                for number, profile in enumerate(people, start=1)
+            ]
+            for group, people in groups.items()
+        }
+        return {
+            group: with_own_opinions(people, session.config) for group, people in recruits.items()
+        }
+
+    groups = recruit(group_by_group=False)
+    recorded = session.recorded_design(RECRUITS)
+    # Earlier versions drew each group from the whole file. Their runs go on with these people.
+    if recorded and recorded != as_sealed(groups):
+        earlier_groups = recruit(group_by_group=True)
+        if recorded == as_sealed(earlier_groups):
+            return earlier_groups
+    return groups
+
+
+def as_sealed(groups: Mapping[str, Sequence[Profile]]) -> dict[str, list[dict[str, object]]]:
+    """Return the recruits of each group as the plan of the run holds them."""
     return {
-        group: [
-            _anonymous_profile(profile, f"P{number}")
-            if session.speaks_as_self(profile.id, group)
-            else profile
-            for number, profile in enumerate(people, start=1)
-        ]
+        group: [profile.model_dump(mode="json") for profile in people]
         for group, people in groups.items()
     }
 
@@ -135,26 +165,49 @@ def recruit_all_groups(
     config: DiscussionConfig,
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
+    *,
+    group_by_group: bool = False,
 ) -> dict[str, list[Profile]]:
     """Return the recruits of each group, before humans replace some of the recruits.
 
     - `rng_of`: returns the random generator for names such as ("recruits", "group_001").
+    - `group_by_group`: True to draw each group from all people of a file, as earlier versions did.
+      Otherwise a person sits in several groups only if the file has too few people.
     """
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     persona_generator = PersonaGenerator(appeal=config.appeal, panel=panel)
     groups: dict[str, list[Profile]] = {}
-    for group in config.groups:
+    # How many groups each row sits in so far.
+    uses = Counter[int]()
+    for number, group in enumerate(config.groups):
         rng = rng_of(("recruits", group))
         if rows:
-            chosen_rows = with_different_names(rows, config.num_personas, rng)
-            people = persona_generator.from_profiles(chosen_rows, rng)
+            groups_left = 1 if group_by_group else len(config.groups) - number
+            chosen = choose_rows(rows, config.num_personas, rng, uses, groups_left)
+            if not group_by_group:
+                uses.update(chosen)
+            people = persona_generator.from_profiles([rows[index] for index in chosen], rng)
         else:
             people = persona_generator.generate_profiles(
                 config.num_personas, rng, config.quotas or None
             )
         groups[group] = people
     return groups
+
+
+def describe_shared_people(sources: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a sentence that says how many people of a file sit in several groups, if any do.
+
+    `sources`: the source and the id of each participant.
+    """
+    # The ids of generated personas are the same in each group.
+    seats = Counter(id for source, id in sources if source == "table")
+    shared = sum(number > 1 for number in seats.values())
+    if not shared:
+        return []
+    people = format_count(shared, "person sits", "people sit")
+    return [word("description", "people in several groups", people=people)]
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
@@ -201,23 +254,40 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
     return with_blank_locations(rows)
 
 
-def with_different_names(
-    rows: Sequence[Mapping[str, object]], count: int, rng: np.random.Generator
-) -> list[Mapping[str, object]]:
-    """Return `count` randomly drawn rows, no two of which have the same first name."""
+def choose_rows(
+    rows: Sequence[Mapping[str, object]],
+    count: int,
+    rng: np.random.Generator,
+    uses: Mapping[int, int],
+    groups_left: int,
+) -> list[int]:
+    """Return the numbers of `count` randomly drawn rows, no two of which have the same first name.
+
+    - `uses`: in how many groups each row sits already. Rows in fewer groups are taken first.
+    - `groups_left`: how many groups have no people yet, this one included.
+    """
     # `check_config` makes sure that the file has enough different names.
-    chosen: list[Mapping[str, object]] = []
-    taken_names: set[str] = set()
-    for index in rng.permutation(len(rows)):
-        row = rows[int(index)]
-        given_name = first_name(str(row.get("name", "")))
-        if given_name and given_name in taken_names:
-            continue
-        taken_names.add(given_name)
-        chosen.append(row)
-        if len(chosen) == count:
-            break
-    return chosen
+    given_names = [first_name(str(row.get("name", ""))) for row in rows]
+    # A row without a name gets a new one.
+    names = [name or str(number) for number, name in enumerate(given_names)]
+    drawn = [int(number) for number in rng.permutation(len(rows))]
+    free = Counter(names[number] for number in drawn if not uses.get(number, 0))
+    # A name can sit in each group once. If it has as many unused rows as groups are left, leaving
+    # it out of this group wastes a row. So it comes first if there is no row to spare.
+    abundant = {name for name, number in free.items() if number >= groups_left}
+    spare = sum(min(number, groups_left) for number in free.values()) - groups_left * count
+    in_order = sorted(drawn, key=lambda number: uses.get(number, 0))
+    first_of_name = {names[number]: number for number in reversed(in_order)}
+    urgent = [
+        number
+        for number in in_order
+        if names[number] in abundant and first_of_name[names[number]] == number
+    ]
+    chosen: dict[str, int] = {}
+    for number in (*urgent[: max(0, len(abundant) - spare)], *in_order):
+        if len(chosen) < count:
+            chosen.setdefault(names[number], number)
+    return list(chosen.values())
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:

@@ -17,9 +17,15 @@ from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
 from folkmoot.people.sources.grounded.profile import check_profile, first_name
 from folkmoot.people.sources.table_files import first_line, group_problems
+from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
-from folkmoot.studies.focus_group.participants import count_different_names, read_profiles
+from folkmoot.studies.focus_group.participants import (
+    count_different_names,
+    describe_shared_people,
+    read_profiles,
+    recruit_all_groups,
+)
 
 # File types that a text can only name. A model would receive the name and not the content.
 _MEDIA = (*MIME_TYPES, *UNSUPPORTED_TYPES, "pdf", "mp4", "mov", "webm", "avi", "mp3", "wav")
@@ -229,12 +235,19 @@ def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
     return config.model_copy(update={"replications": min(config.replications, max(1, groups))})
 
 
-def config_advisories(config: DiscussionConfig) -> list[str]:
+def config_advisories(config: DiscussionConfig, folder: Path) -> list[str]:
     """Return facts that the researcher should know before a run."""
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
         advisories.append(f"{advisory} (set `replications` to {FEWEST_UNITS} or more)")
+    if config.personas != "grounded":
+        recruits = recruit_all_groups(
+            config, folder, lambda path: generator(config.random_seed, path)
+        )
+        advisories += describe_shared_people(
+            (profile.source, profile.id) for people in recruits.values() for profile in people
+        )
     if config.max_responses_per_question > config.num_personas:
         advisories.append(
             f"a question gets at most {config.num_personas} answers, one from each participant"

@@ -10,7 +10,9 @@ from folkmoot.studies.focus_group import files
 from folkmoot.studies.focus_group.config import DiscussionConfig, Stimulus
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.participants import (
+    RECRUITS,
     Participant,
+    as_sealed,
     recruit_groups,
     with_own_opinions,
     with_seeded_opinion,
@@ -38,15 +40,12 @@ async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Pro
     """
     # No discussion contains words of another one.
     config = session.config
-    recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)
-    groups = {group: with_own_opinions(people, config) for group, people in recruits.items()}
-    await session.seal(
-        "recruits",
-        {
-            group: [profile.model_dump(mode="json") for profile in people]
-            for group, people in groups.items()
-        },
+    groups = (
+        dict.fromkeys(config.groups, with_own_opinions(invited, config))
+        if invited
+        else recruit_groups(session)
     )
+    await session.seal(RECRUITS, as_sealed(groups))
     for concept in config.concepts:
         record_concept(session, concept.id, config.for_stimulus(concept))
     for group, people in groups.items():

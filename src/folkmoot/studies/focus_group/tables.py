@@ -113,7 +113,7 @@ class UtteranceRow(utterances.UtteranceRow, InDiscussion):
     phase: str | None = column(PHASE)
     question: int | None = column(QUESTION)
     position: int | None = column(
-        "place among the answers to the question, from 1; 0 for the moderator"
+        "place among the answers to the question and to its probes, from 1; 0 for the moderator"
     )
     words: int = column(
         "number of words in the message; in scripts without spaces, such as Chinese, of letters"
