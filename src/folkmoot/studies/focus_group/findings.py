@@ -100,8 +100,7 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding that treats each group as one independent unit."""
-        # If there are several concepts, the title contains the name of the concept.
+        """Return a finding on this concept, in which each group is one independent unit."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
@@ -128,8 +127,7 @@ class Concept:
 
     @property
     def answers(self) -> pl.DataFrame:
-        """The utterances of participants, with the place of each in the speaking order."""
-        # The places are counted before answers of humans are left out.
+        """The utterances of participants, also humans, with places in the speaking order."""
         return sycophancy.with_places(self.utterances.filter(speaker_role="participant"))
 
 
@@ -626,8 +624,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
     check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
     bars = []
-    later_positions = {answer.position for answer in answers if answer.position > 1}
-    for position in sorted(later_positions):
+    for position in sorted({answer.position for answer in answers if answer.position > 1}):
         stances = [answer.stance for answer in answers if answer.position == position]
         share_by_stance = {
             stance: stances.count(stance) / len(stances) for stance in ("agree", "disagree")
@@ -651,7 +648,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
         ),
         section="Conversation",
     )
-    # A few groups are an illustration, for which no test is reported.
+    # No test is reported for a few groups.
     convergence = () if finding.illustrates else (check.describe_convergence(),)
     return replace(finding, notes=(*finding.notes, *convergence))
 
