@@ -416,6 +416,40 @@ def test_each_code_that_a_human_adds_counts_and_can_be_checked_later(tmp_path: P
     assert "confirmed" not in note
 
 
+@pytest.mark.parametrize(
+    ("choose", "sheets"),
+    [
+        # A code is added, struck out, and added again.
+        ("any", [("(none)", "fair"), ("fair", "none"), ("(none)", "fair")]),
+        # Humans change their code and return to it.
+        ("one", [("too_dear", "fair"), ("fair", "unclear"), ("unclear", "fair")]),
+        # The last sheet was written before the second one was read.
+        ("one", [("too_dear", "unclear"), ("unclear", "too_dear"), ("too_dear", "fair")]),
+    ],
+)
+def test_the_last_human_who_corrects_a_code_decides(
+    tmp_path: Path, choose: str, sheets: list[tuple[str, str]]
+) -> None:
+    coder = make_coder(lambda _text, _: [{"code": "too_dear", "quote": "one"}])
+    book = THREE_CODES.replace("choose: any", f"choose: {choose}")
+    run = run_diary(tmp_path, coder, book=book, diaries=("Each one.",)).folder
+    old_sheet = tmp_path / "old.xlsx"
+    write_sheet(run, old_sheet, blind=False)
+    for number, (was, corrected) in enumerate(sheets):
+        sheet = tmp_path / f"{number}.xlsx"
+        if was == "too_dear":
+            sheet.write_bytes(old_sheet.read_bytes())
+        else:
+            write_sheet(RunFolder(run.path), sheet, blind=False)
+        if was == "(none)":
+            add_code(sheet, corrected)
+        else:
+            fill_column(sheet, "codes", {("treated/day0", was): corrected}, "corrected")
+        assert len(read_sheet(RunFolder(run.path), sheet, f"Human {number}")) == 1
+    codes = coding.read_codings(RunFolder(run.path))["price"].codes_of("treated/day0")
+    assert set(codes or ()) == {"fair"} | ({"too_dear"} if choose == "any" else set())
+
+
 def test_an_added_code_is_no_code_that_a_human_checked(tmp_path: Path) -> None:
     coder = make_coder(lambda _text, _: [{"code": "too_dear", "quote": "one"}])
     book = ONE_OR_SEVERAL.format(choose="any")

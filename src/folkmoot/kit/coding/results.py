@@ -77,7 +77,7 @@ class CodebookResults:
     book: Codebook
     texts: Mapping[str, Mapping[str, Any]]
     coders: tuple[CoderResult, ...]
-    # The last correction of each code, by any human.
+    # The last correction of each code, by any human, in the order in which they were made.
     corrections: tuple[Amendment, ...] = ()
     # The last correction of each code by each human.
     corrections_by_human: tuple[Amendment, ...] = ()
@@ -110,22 +110,22 @@ class CodebookResults:
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
         }
         given: dict[str, dict[Key, str]] = {}
-        # A code that the coder did not give comes from a human, and may be corrected later.
-        struck_codes = {
-            (data["text_id"], data["of"], data["was"])
-            for data in (correction.data for correction in self.corrections)
-            if (data["of"], data["was"]) not in codes_by_text.get(data["text_id"], {})
-        }
-        # All other corrections refer to the codes of the coder, so their order does not matter. A
-        # human may correct one code into another one, and strike out that other one.
         for correction in self.corrections:
             data = correction.data
+            of, was, now = data["of"], data["was"], data["code"]
             # A correction may also code a text for which the coder gave no answer.
-            codes_by_text.setdefault(data["text_id"], {}).pop((data["of"], data["was"]), None)
-            now = data["code"]
-            is_struck = data["was"] != now and (data["text_id"], data["of"], now) in struck_codes
-            if now != NO_CODE_LABEL and not is_struck:
-                given.setdefault(data["text_id"], {})[data["of"], now] = data["quote"]
+            codes_by_text.setdefault(data["text_id"], {}).pop((of, was), None)
+            given_codes = given.setdefault(data["text_id"], {})
+            # Corrections of the coder's codes do not depend on their order. A human may correct one
+            # code into another one, and strike out that other one.
+            if not self._coder_gave(data):
+                # The code comes from an earlier correction.
+                given_codes.pop((of, was), None)
+            if self.book.choose == "one":
+                given_codes = {key: quote for key, quote in given_codes.items() if key[0] != of}
+            if now != NO_CODE_LABEL:
+                given_codes = {**given_codes, (of, now): data["quote"]}
+            given[data["text_id"]] = given_codes
         for text_id, codes in given.items():
             # Sheets of earlier versions could add a second code where only one is allowed.
             replaced = {of for of, _ in codes} if self.book.choose == "one" else set()
@@ -377,7 +377,11 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
         # The last correction of a code wins: later entries replace earlier ones with the same key.
         all_corrections = [amendment for amendment in matching if amendment.kind == CODE_CORRECTION]
         keys = [correction_key(amendment, book) for amendment in all_corrections]
-        corrections = dict(zip(keys, all_corrections, strict=True))
+        corrections: dict[tuple[str, ...], Amendment] = {}
+        for key, amendment in zip(keys, all_corrections, strict=True):
+            # The later entry also takes a later place, because its order matters.
+            corrections.pop(key, None)
+            corrections[key] = amendment
         corrections_by_human = {
             (*key, amendment.author.casefold()): amendment
             for key, amendment in zip(keys, all_corrections, strict=True)
