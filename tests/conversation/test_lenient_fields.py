@@ -419,3 +419,15 @@ def test_the_readable_part_of_an_answer_is_kept_after_all_re_asks(tmp_path: Path
         ("partial", "clarified", None, 2)
     )
     assert "only some fields of a JSON reply" in run.report().read_text("utf-8")
+
+
+class Vote(BaseModel):
+    winner: Literal["Nobody", "Anna"] | None
+    reason: str = ""
+
+
+@pytest.mark.parametrize(("written", "expected"), [("nobody", "Nobody"), ("no one", None)])
+def test_an_option_that_is_called_nobody_can_be_chosen(written: str, expected: str | None) -> None:
+    answer = Json(Vote).parse_reply(json.dumps({"winner": written}))
+    assert isinstance(answer, ParsedAnswer)
+    assert answer.value.winner == expected

@@ -291,15 +291,16 @@ def _repair_value(
 ) -> Any:
     # `_UNREAD` if the value cannot be converted.
     error_type = detail["type"]
+    is_choice = error_type in ("literal_error", "enum")
+    expected = str(detail.get("ctx", {}).get("expected", ""))
+    # pydantic states the allowed options only in the text of its error context, in quotes. An
+    # option such as "Nobody" comes before the other meaning of this word.
+    if is_choice and (option := match_folded(raw, re.findall(_QUOTED, expected))) is not None:
+        return option
     means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_WORDS, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
         return None
-    if error_type in ("literal_error", "enum"):
-        expected = str(detail.get("ctx", {}).get("expected", ""))
-        # pydantic states the allowed options only in the text of its error context, in quotes.
-        option = match_folded(raw, re.findall(_QUOTED, expected))
-        if option is not None:
-            return option
+    if is_choice:
         numbers = [int(number) for number in re.findall(r"-?\d+", re.sub(_QUOTED, "", expected))]
         stated = read_number(raw, max(numbers, default=None))
         return next((number for number in numbers if number == stated), _UNREAD)
