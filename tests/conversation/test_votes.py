@@ -225,6 +225,7 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "Here is my answer to the mall: Park", NOT_READ),
     (PARK_AND_MALL, "✅ Mall", "Mall"),
     (PARK_AND_MALL, "Mall ✔️", "Mall"),
+    (PARK_AND_MALL, "✓ Mall", "Mall"),
     (PARK_AND_MALL, "✅ Park ❌ Mall", NOT_READ),
     (PARK_AND_MALL, "❌ Mall", NOT_READ),
     (YES_NO, "☑ yes", "Yes"),

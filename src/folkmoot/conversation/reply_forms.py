@@ -66,8 +66,8 @@ _DECORATION_CHARACTERS = (
     r"\$*\\(?:boxed|text)\{(.+)\}\$*",
     r"(?:[*•·→]|#{1,6})\s(.+)",
     # Check marks. A cross means the opposite, so it is kept.
-    r"[✅✔☑]\s?(.+)",
-    r"(.*[^\s])\s?[✅✔☑]",
+    r"[✅✓✔☑]\s?(.+)",
+    r"(.*[^\s])\s?[✅✓✔☑]",
     # `- 5` may mean minus five, and `> 5` may mean more than five.
     r"[->]\s([^\d\s$€£¥.,+-].*)",
 )
