@@ -259,12 +259,11 @@ def same_people(first: Sample, second: Sample) -> bool:
         for part in first.sealed.keys() & second.sealed.keys()
         if part.partition(" ")[0] not in PARTS_WITHOUT_PARTICIPANTS
     }
+    if not parts or any(first.sealed[part] != second.sealed[part] for part in parts):
+        return False
     # An unfinished run lacks the descriptions of some participants.
-    described = first.descriptions.keys() & second.descriptions.keys()
-    return (
-        bool(parts)
-        and all(first.sealed[part] == second.sealed[part] for part in parts)
-        and all(first.descriptions[key] == second.descriptions[key] for key in described)
+    return all(
+        second.descriptions.get(key, text) == text for key, text in first.descriptions.items()
     )
 
 
