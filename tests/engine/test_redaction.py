@@ -209,6 +209,9 @@ def test_text_shared_with_another_speaker_is_removed_only_from_rows_of_the_human
         ({"experiment": "a", "session": "8", "person": "7", "content": "9"}, True),
         ({"experiment": "a", "session": "9", "person": "7", "content": "9"}, False),
         ({"experiment": "b", "session": "8", "person": "7", "content": "9"}, False),
+        # An answer in another session equals the number of the human's session.
+        ({"experiment": "a", "session": "9", "person": "7", "content": "8"}, False),
+        ({"experiment": "a", "person": "7", "label": "8"}, True),
         ({"meeting": "hall", "person": "7"}, True),
         ({"meeting": "other", "person": "7"}, False),
     ],

@@ -711,9 +711,8 @@ class Redaction:
             or not self.scopes.isdisjoint(names)
             or (self.session_cells and names.issuperset(self.session_cells.values()))
         )
-        return bool(
-            is_in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
-        )
+        is_named = not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
+        return bool(is_in_session and is_named)
 
     def is_row_of_person(self, row: Iterable[tuple[str, object]]) -> bool:
         """Return whether the first participant whom a table row names is this human.
@@ -724,10 +723,20 @@ class Redaction:
         # the number of a session may equal an id.
         cells = [*row]
         for column, cell in cells:
-            is_named = not (self.ids | self.others).isdisjoint(_name_parts([cell]))
+            is_named = not self._participants.isdisjoint(_name_parts([cell]))
             if is_named and column not in self.session_cells:
-                return self.is_of_person([cell], [value for _, value in cells])
+                return self.is_of_person([cell], self._find_session_names(cells))
         return False
+
+    @cached_property
+    def _participants(self) -> frozenset[str]:
+        return self.ids | self.others
+
+    def _find_session_names(self, cells: Collection[tuple[str, object]]) -> list[object]:
+        # An answer may equal the name of the session. It names none if the row has a column for it.
+        known = self.session_cells
+        named = [known[column] for column, _ in cells if column in known]
+        return [cell for column, cell in cells if column in known or cell not in named]
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:
