@@ -96,6 +96,13 @@ def test_runs_with_human_participants_are_marked(run_copy: Path) -> None:
     assert status.mark == "SYNTHETIC" and "Humans take part" in status.note
 
 
+def test_an_unreadable_list_of_seats_does_not_hide_the_mark(run_copy: Path) -> None:
+    change_manifest(run_copy, mark="MIXED", note="People answered as participant.")
+    (run_copy / "seats.json").write_text('{"seats": 3}')
+    status = read_run_status(run_copy, "copy")
+    assert (status.mark, status.note) == ("MIXED", "People answered as participant.")
+
+
 def test_the_label_of_an_unfinished_run_follows_from_its_answers(run_copy: Path) -> None:
     (run_copy / MANIFEST).unlink()
     (run_copy / LOG_LINES).unlink()

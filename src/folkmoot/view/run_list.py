@@ -381,8 +381,11 @@ def _read_label(run: RunFolder | None, start_line: Mapping[str, object]) -> tupl
         # The process may remove the file of rows at this moment.
         with suppress(FolkmootError, PolarsError, OSError):
             if mark := run.mark:
-                pending = describe_pending_withdrawals(run.path)
-                return mark, f"{run.provenance_note} {pending}".rstrip()
+                note = run.provenance_note
+                # The mark must not depend on the files of seats and withdrawals.
+                with suppress(FolkmootError, PolarsError, OSError):
+                    note = f"{note} {describe_pending_withdrawals(run.path)}".rstrip()
+                return mark, note
     # Before the first answer is recorded, the log says whether the embedded respondent will answer.
     kinds = {("", SYNTHETIC_MODEL)} if start_line.get("synthetic") else set()
     label = label_answers(kinds, has_people=False)
