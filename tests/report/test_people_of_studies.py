@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,6 +280,17 @@ def test_a_round_that_people_lack_is_left_out(
     assert {row["off"] for row in read_rows(findings["people_calibration"])} == {0.0}
     assert f"first has no {rounds[1]}" in findings["designs"].says
     assert "has no" not in compare_runs([run, file])[0].says
+    # A comparison of two runs keeps all rounds.
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    two, beside = compare_runs([run, other]), compare_runs([run, other, path])
+    kept, found = (
+        next(read_rows(finding) for finding in findings if finding.key == "compare_claims")
+        for findings in (two, beside)
+    )
+    assert [row["first"] for row in found if "first" not in f"{row['runs']}"] == [
+        row["first"] for row in kept
+    ]
 
 
 @pytest.mark.parametrize("comparison", ["workbook"], indirect=True)

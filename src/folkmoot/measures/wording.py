@@ -148,7 +148,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people, few draws": "Participants of {run} read {draws} of the texts: differences from "
         "people hold for these texts only.",
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
-        "missing rounds": "{file} has no {rounds}: comparisons with it leave these rounds out.",
+        "missing rounds": "{file} has no {rounds}: comparisons with it, and all effects that are "
+        "compared here, leave these rounds out.",
         "missing answers": "In {file}, {rows} have no `{column}`, and no figure that needs it "
         "counts them.",
         "weights": "Each row of {file} counts once: its column `{column}` is not applied.",

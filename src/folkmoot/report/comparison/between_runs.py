@@ -42,6 +42,7 @@ from folkmoot.report.comparison.measured_claims import (
     paired_differences,
     read_measure,
     sides_between,
+    with_shared_rounds,
 )
 from folkmoot.report.comparison.samples import EVERYBODY, Sample, read_same_draws, same_people
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, cell_in_points
@@ -85,7 +86,10 @@ def compare_measures(
     comparisons: list[MeasureComparison] = []
     for measure, measure_claims in claims.items():
         for sample in others:
-            first, second = _read_between(base, sample, measure)
+            # Two runs are compared in all rounds, also beside a file that lacks some of them.
+            people = [side for side in (base, sample) if side.is_human]
+            [shared] = with_shared_rounds({measure: measure_claims}, people)
+            first, second = _read_between(base, sample, shared)
             if first is None or second is None:
                 continue
             claimed_arms = {arm for claim in measure_claims for arm in claim.contrast}

@@ -124,9 +124,9 @@ def compare_runs(
             _require_shared(sample, [other for other in samples if not other.is_human])
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
-    claims = with_shared_rounds(
-        claimed_measures(samples), [sample for sample in samples if sample.is_human]
-    )
+    claims = claimed_measures(samples)
+    # Effects of all samples are in one table, so they are about the same rounds.
+    shared_claims = with_shared_rounds(claims, [sample for sample in samples if sample.is_human])
     comparison_findings = collect_findings(
         measures_finding(
             "compare_claims",
@@ -135,7 +135,7 @@ def compare_runs(
             samples[0].name,
             margin,
         ),
-        compare_effects(samples, claims),
+        compare_effects(samples, shared_claims),
         compare_votes(samples),
         compare_figures(samples, claims, margin),
     )
