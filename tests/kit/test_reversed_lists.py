@@ -155,8 +155,30 @@ def test_headings_of_a_focus_group_keep_their_texts() -> None:
         assert reverse_lists(compared) == compared
     listed = concatenate_texts(("Concepts:\n1. ", oven, "\n2. ", box, "\n\nDecide."), plain=None)
     assert reverse_lists(listed) == "Concepts:\n1. A box.\n2. An oven.\n\nDecide."
+    # What counts the places, in a line above the texts too, or what closes each text, is no word.
+    for before, between, after in [
+        ("Ideas:\n\n### Idea 1\n\n", "\n\n### Idea 2\n\n", "\n\nSo?"),
+        ("Idea A: ", "\nIdea B: ", "\nSo?"),
+        ("Ideas: (a) ", ", (b) ", ". So?"),
+        ("<idea>\n", "\n</idea>\n<idea>\n", "\n</idea>\nSo?"),
+    ]:
+        counted = concatenate_texts((before, oven, between, box, after), plain=None)
+        assert reverse_lists(counted) == f"{before}A box.{between}An oven.{after}"
     judged = concatenate_texts(("Concepts:\n", oven, "\n", box, " (refused)\nSo?"), plain=None)
     assert reverse_lists(judged) == judged
+
+
+def test_an_option_before_a_list_does_not_keep_its_order() -> None:
+    chosen = quote_value("Safer streets", "option", "study.topic.options")
+    summaries = [
+        quote_value(text, "summary", cell_id("summaries.description", text))
+        for text in ("They want parks.", "They want schools.")
+    ]
+    parts = ("You chose ", chosen, ". Others say:\n1. ", summaries[0], "\n2. ", summaries[1])
+    text = concatenate_texts((*parts, "\nDecide."), plain=None)
+    assert reverse_lists(text) == (
+        "You chose Safer streets. Others say:\n1. They want schools.\n2. They want parks.\nDecide."
+    )
 
 
 def test_a_rule_moves_with_the_slot_to_which_it_applies(

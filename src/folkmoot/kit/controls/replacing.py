@@ -381,6 +381,8 @@ class _Entry(NamedTuple):
     column: str
     # Whether an option is the heading, so that several texts may follow it.
     has_option: bool
+    # The (start, end) of the texts.
+    texts: tuple[tuple[int, int], ...]
 
 
 def _find_lists(
@@ -410,14 +412,19 @@ def _find_lists(
         ):
             found.append(entries := [])
         if heading is None and entries and entries[-1].has_option:
-            entries[-1] = entries[-1]._replace(end=span.end)
+            texts = (*entries[-1].texts, span[:2])
+            entries[-1] = entries[-1]._replace(end=span.end, texts=texts)
         else:
             has_option = heading is not None and heading.source.kind == "option"
-            entries.append(_Entry(start, span.end, column, has_option))
+            entries.append(_Entry(start, span.end, column, has_option, (span[:2],)))
         between = []
     for entries in found:
-        if len(entries) > 1 and _has_equal_frames(entries, text):
-            yield [(entry.start, entry.end) for entry in entries]
+        # A single option before several texts, such as an earlier choice, heads all of them.
+        places = (
+            entries[0].texts if len(entries) == 1 else [(each.start, each.end) for each in entries]
+        )
+        if len(places) > 1 and _has_equal_frames(places, text):
+            yield list(places)
 
 
 def _heading_of(
@@ -442,32 +449,35 @@ def _row_of(source: Source) -> tuple[str, str]:
     return column.partition(".")[0], key
 
 
-def _has_equal_frames(entries: Sequence[_Entry], text: str) -> bool:
-    # Compares the words around the entries. Words that are before, between or after some entries
-    # only, such as "What it costs: " or " (passed)", say something about these entries.
-    frames = [
-        _without_numbers(text[entry.end : following.start])
-        for entry, following in pairwise(entries)
-    ]
-    before = _without_numbers(text[: entries[0].start])
-    after = _without_numbers(text[entries[-1].end :])
+def _has_equal_frames(places: Sequence[tuple[int, int]], text: str) -> bool:
+    # Compares the words around the entries, which `places` gives as (start, end). Words that are
+    # before, between or after some entries only, such as "What it costs: " or " (passed)", say
+    # something about these entries.
+    frames = [_without_numbers(text[end:start]) for (_, end), (start, _) in pairwise(places)]
+    before = _without_numbers(text[: places[0][0]])
+    after = _without_numbers(text[places[-1][1] :])
     frame = frames[0]
-    # The label of an entry, such as "Position 1: ", is before the first entry too. What else is
-    # between two entries may separate them, as a comma does, and may not be words.
-    rest, line, label = frame.rpartition("\n")
-    if not line:
-        rest = next(frame[:n] for n in range(len(frame) + 1) if before.endswith(frame[n:]))
-    has_words = any(map(str.isalnum, rest))
-    is_labelled = not line or f"\n{before}".endswith(f"\n{label}")
-    is_ended = not line or after.partition("\n")[0] == frame.partition("\n")[0]
+    # The label of an entry, such as "Position 1: ", is before the first entry too, and may have
+    # several lines. What else is between two entries may separate them, as a comma does. It may not
+    # be words, unless they also follow the last entry.
+    has_lines = "\n" in frame
+    starts = [
+        place for place in range(len(frame) + 1) if not has_lines or frame[:place].endswith("\n")
+    ]
+    start = "\n" if has_lines else ""
+    place = next((n for n in starts if f"{start}{before}".endswith(start + frame[n:])), None)
+    is_labelled = place is not None
+    rest = frame[:place]
+    has_words = any(map(str.isalnum, rest)) and not after.startswith(rest)
+    is_ended = not has_lines or after.partition("\n")[0] == frame.partition("\n")[0]
     is_framed = is_labelled and is_ended and not has_words
     return is_framed and frames.count(frame) == len(frames)
 
 
 def _without_numbers(frame: str) -> str:
-    # The numbers of a loop count the places in a list, so they differ in any list. Numbers that
-    # belong to an entry have a source.
-    return re.sub(r"\d+", "0", frame)
+    # The numbers of a loop, or letters such as "A.", count the places in a list, so they differ in
+    # any list. Numbers that belong to an entry have a source.
+    return re.sub(r"\d+|\b[A-Za-z](?=[.:)])", "0", frame)
 
 
 def _groups_of_earlier_version(
