@@ -78,12 +78,11 @@ def test_people_in_several_groups_are_counted_in_check_and_report(tmp_path: Path
 @pytest.mark.parametrize("seed", range(30))
 def test_people_with_one_first_name_are_spread_over_the_groups(seed: int) -> None:
     # Only if each group has an Ann do the eight people fill two groups of four.
-    names = ["Ann Lee", "Ann Ray", "Bo", "Cy", "Di", "Ed", "Flo", "Dr. Gus Orr"]
-    rows = [{"name": name} for name in names]
+    names = ["Ann", "Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus"]
     rng, uses = np.random.default_rng(seed), dict[int, int]()
     for groups_left in (2, 1):
-        chosen = choose_rows(rows, 4, rng, uses, groups_left)
-        assert len({names[number].replace("Ann", "Ann ").split()[0] for number in chosen}) == 4
+        chosen = choose_rows(names, 4, rng, uses, groups_left)
+        assert len({names[number] for number in chosen}) == 4
         uses |= dict.fromkeys(chosen, 1)
     assert len(uses) == 8
 

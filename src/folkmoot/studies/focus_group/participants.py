@@ -175,6 +175,7 @@ def recruit_all_groups(
       Otherwise a person sits in several groups only if the file has too few people.
     """
     rows = read_profiles(config, folder)
+    names = [first_name(str(row.get("name", ""))) for row in rows]
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     persona_generator = PersonaGenerator(appeal=config.appeal, panel=panel)
     groups: dict[str, list[Profile]] = {}
@@ -184,7 +185,7 @@ def recruit_all_groups(
         rng = rng_of(("recruits", group))
         if rows:
             groups_left = 1 if group_by_group else len(config.groups) - number
-            chosen = choose_rows(rows, config.num_personas, rng, uses, groups_left)
+            chosen = choose_rows(names, config.num_personas, rng, uses, groups_left)
             if not group_by_group:
                 uses.update(chosen)
             people = persona_generator.from_profiles([rows[index] for index in chosen], rng)
@@ -255,7 +256,7 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
 
 
 def choose_rows(
-    rows: Sequence[Mapping[str, object]],
+    given_names: Sequence[str],
     count: int,
     rng: np.random.Generator,
     uses: Mapping[int, int],
@@ -263,14 +264,14 @@ def choose_rows(
 ) -> list[int]:
     """Return the numbers of `count` randomly drawn rows, no two of which have the same first name.
 
+    - `given_names`: the first name of each row, empty if the row has none.
     - `uses`: in how many groups each row sits already. Rows in fewer groups are taken first.
     - `groups_left`: how many groups have no people yet, this one included.
     """
     # `check_config` makes sure that the file has enough different names.
-    given_names = [first_name(str(row.get("name", ""))) for row in rows]
     # A row without a name gets a new one.
     names = [name or str(number) for number, name in enumerate(given_names)]
-    drawn = [int(number) for number in rng.permutation(len(rows))]
+    drawn = [int(number) for number in rng.permutation(len(names))]
     free = Counter(names[number] for number in drawn if not uses.get(number, 0))
     # A name can sit in each group once. If it has as many unused rows as groups are left, leaving
     # it out of this group wastes a row. So it comes first if there is no row to spare.
