@@ -60,6 +60,11 @@ MISTAKES = {
     ),
     "await in a plain function": ("async def one", "def one", "'await' outside async function"),
     "no session": ("protocol(session)", "protocol()", "one argument"),
+    "notes without a folder": (
+        "Config, protocol)",
+        "Config, protocol, notes=lambda config: [])",
+        "write `notes=lambda config, folder",
+    ),
     "a yield": (LAST_LINE, "    yield 1", "yield"),
     "config key": (LAST_LINE, "    session.config.peple", "did you mean people?"),
     "heard": (
@@ -253,6 +258,7 @@ def test_a_mistake_in_a_study_is_reported_with_file_and_line(study_folder: Path,
     if name == "await in a plain function":
         line += 1
     if name not in (
+        "notes without a folder",
         "a yield",
         "no StudyConfig",
         "another type for a shared key",

@@ -687,8 +687,10 @@ def check_study(study: Study, name: str = "") -> None:
         fail("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
     elif not callable(protocol):
         fail("the protocol is not a function", "protocol=…: pass an `async def` function")
-    elif inspect.isfunction(protocol) and not _accepts_one_argument(protocol):
+    elif inspect.isfunction(protocol) and not _accepts_arguments(protocol, 1):
         fail("the protocol must take one argument", "write `async def protocol(session)`")
+    if not _accepts_arguments(study.notes, 2):
+        fail("notes= must take two arguments", "write `notes=lambda config, folder: […]`")
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
         fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
     else:
@@ -724,10 +726,10 @@ def _is_one_of(kind: object, allowed: set[object]) -> bool:
     return kind in allowed or is_subclass or (kind is int and float in allowed)
 
 
-def _accepts_one_argument(protocol: Callable[..., object]) -> bool:
+def _accepts_arguments(function: Callable[..., object], count: int) -> bool:
     # Parameters with defaults are allowed, so the number of parameters does not decide.
     try:
-        inspect.signature(protocol).bind(None)
+        inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
     return True
