@@ -111,7 +111,7 @@ def print_grid_total(grid: RunGrid) -> None:
 
 def warn_of_pending_withdrawals(run: RunFolder) -> None:
     """Print a warning if humans withdrew and their texts are still in the run."""
-    if pending := describe_pending_withdrawals(run.path):
+    if pending := describe_pending_withdrawals(run):
         print_warning(pending)
 
 

@@ -133,7 +133,7 @@ def export_readme(run: RunFolder, export_format: str) -> str:
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""
-    if pending := describe_pending_withdrawals(run.path):
+    if pending := describe_pending_withdrawals(run):
         partial += f"{pending}\n\n"
     meaning = (
         "Comments and votes in the format of a Polis export."

@@ -384,7 +384,7 @@ def _read_label(run: RunFolder | None, start_line: Mapping[str, object]) -> tupl
                 note = run.provenance_note
                 # The mark must not depend on the files of seats and withdrawals.
                 with suppress(FolkmootError, PolarsError, OSError):
-                    note = f"{note} {describe_pending_withdrawals(run.path)}".rstrip()
+                    note = f"{note} {describe_pending_withdrawals(run)}".rstrip()
                 return mark, note
     # Before the first answer is recorded, the log says whether the embedded respondent will answer.
     kinds = {("", SYNTHETIC_MODEL)} if start_line.get("synthetic") else set()

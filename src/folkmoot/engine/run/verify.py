@@ -185,7 +185,7 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
     # `list_changes` has already reported each StorageError that is suppressed in this function.
     with suppress(StorageError):
         verification.amendments = amendments.describe_amendments(run.path)
-        if pending := describe_pending_withdrawals(run.path):
+        if pending := describe_pending_withdrawals(run):
             verification.notes.append(pending)
     try:
         with JournalReader(run.path / JOURNAL) as journal:

@@ -177,17 +177,16 @@ def process_pending_withdrawals(run: RunFolder) -> None:
             withdraw_texts(run, find_personal_texts(run, seat), "participant")
 
 
-def describe_pending_withdrawals(folder: Path) -> str:
+def describe_pending_withdrawals(run: RunFolder) -> str:
     """Return a sentence on humans who withdrew, if their texts are not removed yet.
 
     Returns "" if there are none. Raises StorageError if the run cannot be read.
     """
     # The texts are removed at the end of a run. The process may have been killed before.
-    run = RunFolder(folder)
     seats = _find_pending_withdrawals(run)
     if not seats:
         return ""
-    command = command_line("withdraw", folder, seats[0].name)
+    command = command_line("withdraw", run.path, seats[0].name)
     more = ", and so on" if len(seats) > 1 else ""
     return (
         f"{format_count(len(seats), 'human')} withdrew, and the run still contains their words. "
@@ -197,12 +196,12 @@ def describe_pending_withdrawals(folder: Path) -> str:
 
 
 def _find_pending_withdrawals(run: RunFolder) -> list[Seat]:
-    withdrawn_seats = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
-    pending = [
-        seat
-        for seat, end_reason in read_seats(run.path).items()
-        if end_reason == WITHDRAWN and seat.name not in withdrawn_seats
-    ]
+    withdrawn = [seat for seat, reason in read_seats(run.path).items() if reason == WITHDRAWN]
+    # Few runs have such seats, so that a list of many runs reads no further files.
+    if not withdrawn:
+        return []
+    carried_out = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
+    pending = [seat for seat in withdrawn if seat.name not in carried_out]
     # A human who left before any question has no texts.
     return [seat for seat in pending if not run.has_table("answers") or has_answers(run, seat)]
 

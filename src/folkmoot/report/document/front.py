@@ -478,7 +478,7 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", f"This run has no usable result: {run.unusable_reason}.")
     if run.partial:
         yield TrustLight("red", f"{capitalise(run.partial.removeprefix('PARTIAL: '))}.")
-    if pending := describe_pending_withdrawals(run.path):
+    if pending := describe_pending_withdrawals(run):
         yield TrustLight("red", pending)
     # While a process writes the run, its answers have not been counted.
     if "answers" in run.manifest and not (run.manifest["answers"] or {}).get("count"):
