@@ -1,4 +1,4 @@
-"""A participant withdraws whose words all others wrote too.
+"""A participant withdraws, and all others wrote the same words too.
 
 The words are removed from the participant's own rows, and stay in the rows of others.
 """
