@@ -325,12 +325,16 @@ def count_replaced(
         for results in earlier.values()
         for amendment in results.corrections
     }
+
+    def find_replaced(amendment: Amendment) -> Amendment | None:
+        book = earlier[amendment.data["codebook"]].book
+        return codes_by_key.get(correction_key(amendment, book))
+
     return Counter(
         before.author
         for amendment in later
         if amendment.kind == CODE_CORRECTION
-        and (book := earlier[amendment.data["codebook"]].book)
-        and (before := codes_by_key.get(correction_key(amendment, book))) is not None
+        and (before := find_replaced(amendment)) is not None
         and before.author.casefold() != amendment.author.casefold()
         and before.data["code"] != amendment.data["code"]
     )

@@ -294,17 +294,15 @@ def _parse_correction(
     results: CodebookResults, line: Mapping[str, str]
 ) -> dict[str, object] | Problem:
     was, corrected = line["code"] or NO_CODE_LABEL, line["corrected"]
-    coder_codes = results.primary_coder.codes if results.primary_coder else {}
+    codes_by_text = results.primary_coder.codes if results.primary_coder else {}
+    coder_codes = codes_by_text.get(line["text_id"], {})
     # Earlier sheets may have added codes.
-    codes = {
-        **results.codes_by_text.get(line["text_id"], {}),
-        **coder_codes.get(line["text_id"], {}),
-    }
+    codes = {**results.codes_by_text.get(line["text_id"], {}), **coder_codes}
     # The human may have edited a cell by mistake, so the code must exist.
     if was != NO_CODE_LABEL and (line["of"], was) not in codes:
         hint = "keep the column code as folkmoot wrote it, or clear the cell to add a code"
         return Problem(f"the coder did not assign the code {was!r} here", key="code", hint=hint)
-    own = [code for of, code in coder_codes.get(line["text_id"], {}) if of == line["of"]]
+    own = [code for of, code in coder_codes if of == line["of"]]
     if was == NO_CODE_LABEL and own and results.book.choose == "one":
         hint = f"write the right code into the line of {own[0]}"
         return Problem(

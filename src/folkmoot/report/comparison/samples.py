@@ -488,7 +488,7 @@ def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def arms_of(run: Sample) -> set[str]:
-    """Return the conditions of a run, or `EVERYBODY` if its participants have none."""
+    """Return the conditions of a run, or the key of all rows if its participants have none."""
     if "participants" in run.tables:
         return {*split_by_condition(run.tables["participants"])}
     # A workbook, for example, has no table of participants.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -105,17 +106,16 @@ class Concept:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
         if options.get("headline"):
-            people = self.people.select("source", "persona_id").iter_rows()
-            options["notes"] = (*options.get("notes", ()), *describe_shared_people(people))
+            ids = self.people.filter(source="table")["persona_id"]
+            options["notes"] = (*options.get("notes", ()), *describe_shared_people(ids))
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
         """Return the result of the claim on this measure and concept, or None."""
-        stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result
             for result in self.results
-            if result.claim.measure == measure and stimulus_filter in result.claim.where
+            if result.claim.measure == measure and ("stimulus", (self.name,)) in result.claim.where
         )
         return next((result for result in matching if result.counts != (0, 0)), None)
 
@@ -125,7 +125,7 @@ class Concept:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         return Finding(key, title, statement, ResultTable((), ()), section=section)
 
-    @property
+    @cached_property
     def answers(self) -> pl.DataFrame:
         """The utterances of participants, also humans, with places in the speaking order."""
         return sycophancy.with_places(self.utterances.filter(speaker_role="participant"))

@@ -197,14 +197,13 @@ def recruit_all_groups(
     return groups
 
 
-def describe_shared_people(sources: Iterable[tuple[str, str]]) -> list[str]:
+def describe_shared_people(ids: Iterable[str]) -> list[str]:
     """Return a sentence that says how many people of a file sit in several groups, if any do.
 
-    `sources`: the source and the id of each participant.
+    `ids`: the id of each person of the file, once for each group. Ids of generated personas do not
+    belong here, because they are the same in each group.
     """
-    # The ids of generated personas are the same in each group.
-    seats = Counter(id for source, id in sources if source == "table")
-    shared = sum(number > 1 for number in seats.values())
+    shared = sum(number > 1 for number in Counter(ids).values())
     if not shared:
         return []
     people = format_count(shared, "person sits", "people sit")

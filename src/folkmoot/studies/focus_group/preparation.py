@@ -17,14 +17,13 @@ from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
 from folkmoot.people.sources.grounded.profile import check_profile, first_name
 from folkmoot.people.sources.table_files import first_line, group_problems
-from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import (
+    available_seats,
     count_different_names,
     describe_shared_people,
     read_profiles,
-    recruit_all_groups,
 )
 
 # File types that a text can only name. A model would receive the name and not the content.
@@ -242,12 +241,7 @@ def config_advisories(config: DiscussionConfig, folder: Path) -> list[str]:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
         advisories.append(f"{advisory} (set `replications` to {FEWEST_UNITS} or more)")
     if config.personas != "grounded":
-        recruits = recruit_all_groups(
-            config, folder, lambda path: generator(config.random_seed, path)
-        )
-        advisories += describe_shared_people(
-            (profile.source, profile.id) for people in recruits.values() for profile in people
-        )
+        advisories += describe_shared_people(seat.id for seat in available_seats(config, folder))
     if config.max_responses_per_question > config.num_personas:
         advisories.append(
             f"a question gets at most {config.num_personas} answers, one from each participant"
