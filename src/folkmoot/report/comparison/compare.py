@@ -7,8 +7,6 @@ The first run is the reference. The runs may differ in models or prompts, for ex
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.settings.config import CALL_KEYS
+from folkmoot.engine.study.number_range import NumberRange
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import capitalise, join_first
 from folkmoot.kit.findings import (
@@ -327,47 +326,28 @@ def _numbers_in(runs: Sequence[Sample]) -> dict[str, list[pl.Series]]:
 
 
 def _require_declared_numbers(human_table: pl.DataFrame, path: str, runs: Sequence[Sample]) -> None:
-    # A workbook declares the type and the range of a number. A value outside would move each mean.
-    for column, (is_integer, low, high) in _declared_numbers(runs).items():
+    # A value outside the range that a study type declares would move each mean.
+    for column, declared in _declared_numbers(runs).items():
         if column not in human_table.columns or not human_table.schema[column].is_numeric():
             continue
         value = human_table[column].cast(pl.Float64).fill_nan(None)
-        is_outside = ((value < low) | (value > high)).fill_null(False)
-        is_broken = (value != value.round()).fill_null(False) & is_integer
+        is_outside = ((value < declared.low) | (value > declared.high)).fill_null(False)
+        is_broken = (value != value.round()).fill_null(False) & declared.is_integer
         for wrong_row in (is_outside | is_broken).arg_true().head(1):
             location, number = cell_location(path, column, wrong_row), f"{value[wrong_row]:g}"
-            bounds = f"{low:g} to {high:g}" if is_outside[wrong_row] else "whole numbers"
-            problem = f"{location}: {number} is no answer to {column}, which takes {bounds}"
+            bounds = f"{declared.low:g} to {declared.high:g}"
+            taken = bounds if is_outside[wrong_row] else "whole numbers"
+            problem = f"{location}: {number} is no answer to {column}, which takes {taken}"
             raise InputError(Problem(problem, hint=MISSING_HINT))
 
 
-def _declared_numbers(runs: Sequence[Sample]) -> dict[str, tuple[bool, float, float]]:
-    # Variable → whether it is an integer, and the widest bounds in any run.
-    declared: dict[str, tuple[bool, float, float]] = {}
+def _declared_numbers(runs: Sequence[Sample]) -> dict[str, NumberRange]:
+    # Column → the widest range in any run.
+    declared: dict[str, NumberRange] = {}
     for run in runs:
-        variables, options = (run.tables.get(name) for name in ("variables", "options"))
-        # The tables of other study types may have these names.
-        if variables is None or options is None or "task_id" not in options.columns:
-            continue
-        for name, task_id, kind in variables.select("var_name", "task_id", "var_type").iter_rows():
-            if kind not in ("integer", "float"):
-                continue
-            offered = options.filter(task_id=task_id)["options"]
-            bounds = [number for texts in offered for number in _read_bounds(texts)]
-            _, low, high = declared.get(name, (True, math.inf, -math.inf))
-            is_integer = kind == "integer" and declared.get(name, (True,))[0]
-            low = min(low, *bounds) if bounds else -math.inf
-            high = max(high, *bounds) if bounds else math.inf
-            declared[name] = is_integer, low, high
+        for column, own in run.number_ranges.items():
+            declared[column] = own.widened(declared.get(column, own))
     return declared
-
-
-def _read_bounds(texts: str) -> list[float]:
-    # A text for the answer, and not a range or a list of numbers, has no bounds.
-    try:
-        return [float(text) for text in json.loads(texts)]
-    except ValueError:
-        return [-math.inf, math.inf]
 
 
 def _require_no_codes(

@@ -17,6 +17,7 @@ from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, NOT_MEASURED, evaluate_claims
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
+from folkmoot.engine.study.number_range import NumberRange
 from folkmoot.engine.study.study import (
     Study,
     analysed_parts,
@@ -95,6 +96,8 @@ class Sample:
     sealed_settings: Mapping[str, str] = field(default_factory=dict)
     # Texts that describe the participants and that the sealed parts lack: key of a text → text.
     descriptions: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    # The numbers that answers may have: name of the answer → range.
+    number_ranges: Mapping[str, NumberRange] = field(default_factory=dict)
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
     # Why the run is unfinished and what is covered, or empty.
@@ -195,9 +198,13 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
     results = tuple(evaluate_claims(run, claims))
     settings = _effective_settings(run, study)
     facts = (run.id, kind, tables, settings, run.manifest, sealed, _sealed_settings(run))
-    descriptions = {} if study is None else study.descriptions(run)
     return Sample(
-        *facts, descriptions=descriptions, seated=seated, partial=run.partial, results=results
+        *facts,
+        descriptions={} if study is None else study.descriptions(run),
+        number_ranges={} if study is None else study.number_ranges(run),
+        seated=seated,
+        partial=run.partial,
+        results=results,
     )
 
 

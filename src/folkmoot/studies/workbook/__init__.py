@@ -43,6 +43,7 @@ from folkmoot.studies.workbook.tables import (
     TABLES,
     describe_participants,
     name_answers,
+    number_ranges,
     strict_tables,
     unusable_reason,
 )
@@ -70,6 +71,7 @@ STUDY = Study(
     reply_unit_name="session",
     strict_tables=strict_tables,
     descriptions=describe_participants,
+    number_ranges=number_ranges,
     expected_rows=expected_rows,
     load_config=load_workbook_config,
     file_suffixes=(".xlsx",),

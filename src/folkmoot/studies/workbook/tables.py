@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import polars as pl
@@ -9,6 +11,7 @@ import polars as pl
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
+from folkmoot.engine.study.number_range import NumberRange
 from folkmoot.kit.findings import split_address
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
@@ -441,6 +444,32 @@ def describe_participants(run: RunFolder) -> dict[tuple[str, ...], str]:
         return {}
     rows = run.read_table("assignment").select("participant_id", "profile").iter_rows()
     return {(participant_id,): profile for participant_id, profile in rows}
+
+
+def number_ranges(run: RunFolder) -> dict[str, NumberRange]:
+    """Return the range of each variable that is a number, the widest one if tasks differ."""
+    if not (run.has_table("variables") and run.has_table("options")):
+        return {}
+    options = run.read_table("options")
+    variables = run.read_table("variables").select("var_name", "task_id", "var_type")
+    ranges: dict[str, NumberRange] = {}
+    for name, task_id, kind in variables.iter_rows():
+        if kind not in ("integer", "float"):
+            continue
+        offered = options.filter(task_id=task_id)["options"]
+        bounds = [number for texts in offered for number in _read_bounds(texts)]
+        low, high = min(bounds, default=-math.inf), max(bounds, default=math.inf)
+        own = NumberRange(kind == "integer", low, high)
+        ranges[name] = own.widened(ranges.get(name, own))
+    return ranges
+
+
+def _read_bounds(texts: str) -> list[float]:
+    # A text for the answer, and not a range or a list of numbers, has no bounds.
+    try:
+        return [float(text) for text in json.loads(texts)]
+    except ValueError:
+        return [-math.inf, math.inf]
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
