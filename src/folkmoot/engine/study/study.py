@@ -39,8 +39,8 @@ from folkmoot.engine.settings.hypotheses import (
     build_hypotheses_finding,
     read_sealed,
 )
+from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
-from folkmoot.engine.study.number_range import NumberRange
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
     add_strict_findings,
@@ -215,7 +215,7 @@ class Study(Generic[ConfigT]):
     descriptions: Callable[[RunFolder], Mapping[tuple[str, ...], str]] = lambda _run: {}
     # Returns the numbers that answers of a run may have: name of the answer → range. A table of
     # human answers with another number is refused.
-    number_ranges: Callable[[RunFolder], Mapping[str, NumberRange]] = lambda _run: {}
+    number_ranges: Callable[[RunFolder], Mapping[str, AnswerRange]] = lambda _run: {}
     # Returns the rows that the plan expects in tables, from its sealed parts by name.
     expected_rows: Callable[[Mapping[str, object]], list[ExpectedRows]] = lambda _sealed: []
     # Yields name and content of files that follow from the tables and the journal. Text is written

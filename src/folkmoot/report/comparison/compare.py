@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.settings.config import CALL_KEYS
-from folkmoot.engine.study.number_range import NumberRange
+from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import capitalise, join_first
 from folkmoot.kit.findings import (
@@ -341,9 +341,9 @@ def _require_declared_numbers(human_table: pl.DataFrame, path: str, runs: Sequen
             raise InputError(Problem(problem, hint=MISSING_HINT))
 
 
-def _declared_numbers(runs: Sequence[Sample]) -> dict[str, NumberRange]:
+def _declared_numbers(runs: Sequence[Sample]) -> dict[str, AnswerRange]:
     # Column → the widest range in any run.
-    declared: dict[str, NumberRange] = {}
+    declared: dict[str, AnswerRange] = {}
     for run in runs:
         for column, own in run.number_ranges.items():
             declared[column] = own.widened(declared.get(column, own))

@@ -17,7 +17,7 @@ from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, NOT_MEASURED, evaluate_claims
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
-from folkmoot.engine.study.number_range import NumberRange
+from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.engine.study.study import (
     Study,
     analysed_parts,
@@ -97,7 +97,7 @@ class Sample:
     # Texts that describe the participants and that the sealed parts lack: key of a text → text.
     descriptions: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     # The numbers that answers may have: name of the answer → range.
-    number_ranges: Mapping[str, NumberRange] = field(default_factory=dict)
+    number_ranges: Mapping[str, AnswerRange] = field(default_factory=dict)
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
     # Why the run is unfinished and what is covered, or empty.

@@ -11,7 +11,7 @@ import polars as pl
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
-from folkmoot.engine.study.number_range import NumberRange
+from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.kit.findings import split_address
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
@@ -446,20 +446,20 @@ def describe_participants(run: RunFolder) -> dict[tuple[str, ...], str]:
     return {(participant_id,): profile for participant_id, profile in rows}
 
 
-def number_ranges(run: RunFolder) -> dict[str, NumberRange]:
+def number_ranges(run: RunFolder) -> dict[str, AnswerRange]:
     """Return the range of each variable that is a number, the widest one if tasks differ."""
     if not (run.has_table("variables") and run.has_table("options")):
         return {}
     options = run.read_table("options")
     variables = run.read_table("variables").select("var_name", "task_id", "var_type")
-    ranges: dict[str, NumberRange] = {}
+    ranges: dict[str, AnswerRange] = {}
     for name, task_id, kind in variables.iter_rows():
         if kind not in ("integer", "float"):
             continue
         offered = options.filter(task_id=task_id)["options"]
         bounds = [number for texts in offered for number in _read_bounds(texts)]
         low, high = min(bounds, default=-math.inf), max(bounds, default=math.inf)
-        own = NumberRange(kind == "integer", low, high)
+        own = AnswerRange(kind == "integer", low, high)
         ranges[name] = own.widened(ranges.get(name, own))
     return ranges
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class NumberRange:
+class AnswerRange:
     """The numbers that an answer may have. A bound that does not exist is infinite."""
 
     is_integer: bool
     low: float
     high: float
 
-    def widened(self, other: NumberRange) -> NumberRange:
+    def widened(self, other: AnswerRange) -> AnswerRange:
         """Return the range of an answer that may have the numbers of either range."""
-        return NumberRange(
+        return AnswerRange(
             self.is_integer and other.is_integer,
             min(self.low, other.low),
             max(self.high, other.high),
