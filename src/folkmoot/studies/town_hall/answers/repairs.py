@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -86,6 +87,7 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found)) + unknown
 
 
+@functools.lru_cache(maxsize=4096)
 def _comparison_key(name: str) -> str:
     letters, digits = re.sub(r"[\d\s_-]", "", name).casefold(), re.sub(r"\D", "", name)
     return f"{letters}{digits.lstrip('0') or '0'}"
@@ -110,6 +112,8 @@ def _remove_labels(text: str) -> str:
 
 
 def _strip_accents(text: str) -> str:
+    if text.isascii():
+        return text
     plain = unicodedata.normalize("NFKD", text.replace("’", "'"))
     return unicodedata.normalize(
         "NFC", "".join(character for character in plain if not unicodedata.combining(character))
@@ -119,6 +123,24 @@ def _strip_accents(text: str) -> str:
 def _has_case(name: str) -> bool:
     # Scripts without upper and lower case may have no space after a name.
     return name.upper() != name.lower()
+
+
+# A discussion asks for the same names in each reply.
+@functools.lru_cache(maxsize=1024)
+def _compile_name(name: str, all_names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of a name, or of a part of it that only one of `all_names` has."""
+    words = " ".join(all_names).split()
+    # Parts of one or two letters are initials or particles, which match too easily.
+    parts = [
+        part
+        for part in name.split()
+        if len(part) > 2 and words.count(part) == 1 and part.strip(".").casefold() not in TITLES
+    ]
+    alternatives = [
+        re.escape(part) + (r"(?!\w)" if _has_case(part) else "")
+        for part in map(_strip_accents, (name, *parts))
+    ]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(alternatives)})")
 
 
 # Minimum similarity (0 to 100, `rapidfuzz.fuzz.partial_ratio`) at which a passage counts as quoted.
@@ -218,17 +240,8 @@ class AskContext:
         """Return whether a text names a resident."""
         # Accents and forms of apostrophes are ignored. A part of the name is enough ("Siobhán",
         # "O’Brien") if no other resident has it.
-        name, others = self.names.get(target, target), " ".join(self.names.values())
-        # Parts of one or two letters are initials or particles, which match too easily.
-        parts = [part for part in name.split() if len(part) > 2 and others.split().count(part) == 1]
-        text = _strip_accents(text)
-        return any(
-            re.search(rf"(?<!\w){re.escape(part)}" + (r"(?!\w)" if _has_case(part) else ""), text)
-            for part in map(
-                _strip_accents,
-                (name, *(part for part in parts if part.strip(".").casefold() not in TITLES)),
-            )
-        )
+        name = _compile_name(self.names.get(target, target), tuple(self.names.values()))
+        return name.search(_strip_accents(text)) is not None
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Return whether a public statement seems to contain the reply `words` to `target`.
