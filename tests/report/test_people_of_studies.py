@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import InputError
 from folkmoot.hints import capitalise
 from folkmoot.measures.inference.claims import Claim
@@ -316,6 +317,69 @@ def test_a_number_that_the_workbook_does_not_allow_is_refused(
         return
     with pytest.raises(InputError, match=rf"people\.csv, line 10, {column}: {problem}"):
         compare_runs([run, path])
+
+
+@pytest.mark.parametrize(
+    ("comparison", "header", "rows", "problem"),
+    [
+        (
+            "cross_pollination",
+            "participant_id,condition,confidence_before",
+            ("p1,simple_voting,100", "p2,simple_voting,101"),
+            "101 is no answer to confidence_before, which takes 0 to 100",
+        ),
+        (
+            "focus_group",
+            "group,when,stimulus,score",
+            ("g1,after,oven,5", "g2,after,oven,7"),
+            "7 is no answer to score, which takes 1 to 5",
+        ),
+        (
+            "focus_group",
+            "group,when,stimulus,score",
+            ("g1,after,oven,5", "g2,after,oven,4.5"),
+            "4.5 is no answer to score, which takes whole numbers",
+        ),
+        (
+            "negotiation",
+            "group_id,condition,satisfaction",
+            ("g1,C4,-4", "g2,C4,5"),
+            "5 is no answer to satisfaction, which takes -4 to 4",
+        ),
+        (
+            "town_hall",
+            "set,arm,gap_weighted_inclusivity_score",
+            ("1,1,-4", "2,1,-5"),
+            "-5 is no answer to gap_weighted_inclusivity_score, which takes -4 to 4",
+        ),
+    ],
+    indirect=["comparison"],
+)
+def test_a_number_outside_the_range_of_a_column_is_refused(
+    comparison: tuple[StudyCase, Path, Path],
+    header: str,
+    rows: Sequence[str],
+    problem: str,
+    tmp_path: Path,
+) -> None:
+    _, run, _ = comparison
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join([header, *rows]))
+    column = header.rpartition(",")[2]
+    with pytest.raises(InputError, match=rf"people\.csv, line 3, {column}: {problem}"):
+        compare_runs([run, path])
+
+
+@pytest.mark.parametrize("comparison", sorted(CASES), indirect=True)
+def test_recorded_numbers_are_in_the_ranges_of_their_columns(
+    comparison: tuple[StudyCase, Path, Path],
+) -> None:
+    run = RunFolder(comparison[1])
+    study = find_study_of_run(run)
+    for row in study.tables:
+        for name, declared in row.column_ranges().items():
+            values = run.read_table(row.table)[name].drop_nulls().to_list()
+            assert all(declared.low <= value <= declared.high for value in values), name
 
 
 @pytest.mark.parametrize("comparison", ["workbook"], indirect=True)

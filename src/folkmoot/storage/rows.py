@@ -34,8 +34,29 @@ class ComputedWords:
     words: Callable[[Any], str]
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRange:
+    """The numbers that an answer may have. A bound that does not exist is infinite."""
+
+    is_integer: bool
+    low: float
+    high: float
+
+    def widened(self, other: AnswerRange) -> AnswerRange:
+        """Return the range of an answer that may have the numbers of either range."""
+        return AnswerRange(
+            self.is_integer and other.is_integer,
+            min(self.low, other.low),
+            max(self.high, other.high),
+        )
+
+
 def column(
-    description: str, *, default: Any = MISSING, computed: ComputedWords | None = None
+    description: str,
+    *,
+    default: Any = MISSING,
+    computed: ComputedWords | None = None,
+    between: tuple[float, float] | None = None,
 ) -> Any:
     """Declare a column with its description for the codebook.
 
@@ -44,10 +65,13 @@ def column(
     - `default`: the value of the column in a row that gives no value.
     - `computed`: the rule by which the study computes the text of the column from a reply. Needed
       if prompts show this text.
+    - `between`: the lowest and the highest number that the column may hold. A comparison with
+      people refuses other numbers in their table.
     """
     # The engine itself describes common columns, such as `round`. A control computes the words
     # again.
-    return field(default=default, metadata={"meaning": description, "computed": computed})
+    metadata = {"meaning": description, "computed": computed, "between": between}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
@@ -122,6 +146,20 @@ class Row:
         return {name: meaning for name, meaning in meanings.items() if meaning}
 
     @classmethod
+    def column_ranges(cls) -> dict[str, AnswerRange]:
+        """Return the numbers that columns may hold, for columns that declare them."""
+        kinds = cls.columns()
+        bounds = {
+            data_field.name: data_field.metadata.get("between")
+            for data_field in fields(cls)  # type: ignore[arg-type]
+        }
+        return {
+            name: AnswerRange(kinds[name] == "int", *between)
+            for name, between in bounds.items()
+            if between
+        }
+
+    @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
         """Return, by column, the rule that computes the text of the column from a reply."""
         computed = {
@@ -139,6 +177,15 @@ def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
     """Return the description of each column, by table and column."""
     return {row.table: row.column_meanings() for row in tables}
+
+
+def column_ranges(tables: Iterable[type[Row]]) -> dict[str, AnswerRange]:
+    """Return the numbers that columns may hold, the widest range if tables differ."""
+    ranges: dict[str, AnswerRange] = {}
+    for row in tables:
+        for name, own in row.column_ranges().items():
+            ranges[name] = own.widened(ranges.get(name, own))
+    return ranges
 
 
 def _column_kind(hint: object) -> str:

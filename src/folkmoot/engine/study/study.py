@@ -39,7 +39,6 @@ from folkmoot.engine.settings.hypotheses import (
     build_hypotheses_finding,
     read_sealed,
 )
-from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
@@ -60,7 +59,7 @@ from folkmoot.respondent.mind.part import RespondentPart
 from folkmoot.storage.findings import Finding, ResultTable, without_p_values
 from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_parts, parts_of
 from folkmoot.storage.provenance_table import ProvenanceRow
-from folkmoot.storage.rows import Row, column_meanings
+from folkmoot.storage.rows import AnswerRange, Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar, find_main_run
 from folkmoot.storage.table_buffer import TableBuffer, TemporaryRowFile
@@ -213,8 +212,9 @@ class Study(Generic[ConfigT]):
     # as stated preferences: key of a text → text. Two runs with other texts under the same key had
     # other participants.
     descriptions: Callable[[RunFolder], Mapping[tuple[str, ...], str]] = lambda _run: {}
-    # Returns the numbers that answers of a run may have: name of the answer → range. A table of
-    # human answers with another number is refused.
+    # Returns the numbers that answers of a run may have, if columns of `tables` do not declare them
+    # (`between`): name of the answer → range. A table of human answers with another number is
+    # refused.
     number_ranges: Callable[[RunFolder], Mapping[str, AnswerRange]] = lambda _run: {}
     # Returns the rows that the plan expects in tables, from its sealed parts by name.
     expected_rows: Callable[[Mapping[str, object]], list[ExpectedRows]] = lambda _sealed: []

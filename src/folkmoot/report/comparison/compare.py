@@ -14,7 +14,6 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.settings.config import CALL_KEYS
-from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import capitalise, join_first
 from folkmoot.kit.findings import (
@@ -75,6 +74,7 @@ from folkmoot.report.comparison.samples import (
 )
 from folkmoot.report.comparison.votes import compare_votes
 from folkmoot.storage.findings import Finding, ResultTable, RunName
+from folkmoot.storage.rows import AnswerRange
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,

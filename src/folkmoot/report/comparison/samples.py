@@ -17,7 +17,6 @@ from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, NOT_MEASURED, evaluate_claims
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
-from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.engine.study.study import (
     Study,
     analysed_parts,
@@ -43,6 +42,7 @@ from folkmoot.people.sources.people_table import (
 from folkmoot.people.sources.table_files import is_weight_column, name_line
 from folkmoot.randomness import digest
 from folkmoot.storage.partial_run import PartsView
+from folkmoot.storage.rows import AnswerRange, column_ranges
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
@@ -201,11 +201,18 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
     return Sample(
         *facts,
         descriptions={} if study is None else study.descriptions(run),
-        number_ranges={} if study is None else study.number_ranges(run),
+        number_ranges={} if study is None else _number_ranges(study, run, claims),
         seated=seated,
         partial=run.partial,
         results=results,
     )
+
+
+def _number_ranges(study: Study, run: RunFolder, claims: Sequence[Claim]) -> dict[str, AnswerRange]:
+    # The columns that a table of people may have. A column of another table may have another range.
+    tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
+    declared = column_ranges(row for row in study.tables if row.table in tables)
+    return {**declared, **study.number_ranges(run)}
 
 
 def _effective_settings(run: RunFolder, study: Study | None) -> Mapping[str, object]:

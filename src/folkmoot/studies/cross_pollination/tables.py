@@ -30,9 +30,11 @@ class ParticipantRow(Row, table="participants", key=("participant_id",)):
     individual_summary: str | None = column("the interview in one to three sentences, by a model")
     summary_draw: int | None = column("draw of the summaries that this participant is shown")
     confidence_before: float | None = column(
-        "confidence in the first vote, 0 to 100 (`confidence`)"
+        "confidence in the first vote, 0 to 100 (`confidence`)", between=(0, 100)
     )
-    confidence_after: float | None = column("confidence in the final vote, 0 to 100")
+    confidence_after: float | None = column(
+        "confidence in the final vote, 0 to 100", between=(0, 100)
+    )
     ranking_before: list[str] | None = column(
         "all options, best first, after the first vote (`ranking`)"
     )

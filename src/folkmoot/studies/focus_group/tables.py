@@ -128,7 +128,7 @@ class UtteranceRow(utterances.UtteranceRow, InDiscussion):
     sentiment_source: str | None = column(
         "what rated the tone: the lexicon with its version, or the model"
     )
-    valence: float | None = column(VALENCE)
+    valence: float | None = column(VALENCE, between=(-1, 1))
     changed_mind: bool | None = column("whether the message changed the last known position")
     stance: str | None = column(
         "agree or disagree with others, as the coder reads it; empty for neither"
@@ -165,7 +165,7 @@ class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "
     persona_id: str = column(PERSON)
     name: str = column(NAME)
     when: str = column(WHEN)
-    position: float | None = column(VALENCE)
+    position: float | None = column(VALENCE, between=(-1, 1))
     leaning: str | None = column(LEANING, computed=ComputedWords("position", describe_position))
     words: str = column("the opinion in the participant's own words")
     planted: bool = column(
@@ -186,7 +186,7 @@ class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn
     turn: int = column("turn after which the position holds; 0: before the discussion")
     question: int = column(QUESTION)
     phase: str = column(PHASE)
-    valence: float | None = column(VALENCE)
+    valence: float | None = column(VALENCE, between=(-1, 1))
     leaning: str | None = column(LEANING)
     changed: bool = column("whether the position changed at this turn")
 
@@ -200,7 +200,9 @@ class IntentRow(InDiscussion, table="intents"):
     price: str | None = column("price in the prompt; empty if only the material names a price")
     ladder: bool = column("whether it is a price of the ladder, not the product's own")
     answer: str | None = column("purchase intent, asked in private")
-    score: int | None = column("1 (definitely would not buy) to 5 (definitely would buy)")
+    score: int | None = column(
+        "1 (definitely would not buy) to 5 (definitely would buy)", between=(1, 5)
+    )
     missing: str | None = column("why there is no answer")
 
 

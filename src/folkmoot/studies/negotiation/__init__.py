@@ -24,6 +24,7 @@ from folkmoot.studies.negotiation.measures import (
     listed_choices,
     repeated_statements,
     strict_tables,
+    unusable_reason,
 )
 from folkmoot.studies.negotiation.participants import available_seats
 from folkmoot.studies.negotiation.preparation import (
@@ -37,7 +38,7 @@ from folkmoot.studies.negotiation.protocol import run_protocol
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS
 from folkmoot.studies.negotiation.show import render_lines
-from folkmoot.studies.negotiation.tables import TABLES, unusable_reason
+from folkmoot.studies.negotiation.tables import TABLES
 
 
 def _matches_study(raw: Mapping[str, object]) -> bool:

@@ -647,6 +647,19 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
     return confirmations
 
 
+def unusable_reason(run: RunFolder) -> str:
+    """Return why a run has no usable result.
+
+    Returns "" for a usable run.
+    """
+    # A run is unusable if no preference or no reply of the mediator could be read.
+    if run.read_table("preferences")["text"].is_null().all():
+        return "no stated preference could be read"
+    mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
+    is_unread = mediated["parse_error"].all() and not mediated.is_empty()
+    return "no reply of the mediator could be read" if is_unread else ""
+
+
 def group_of_answer(row: Mapping[str, Any]) -> Hashable:
     """Return the id of the group to which the answer in `row` belongs.
 

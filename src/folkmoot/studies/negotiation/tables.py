@@ -20,10 +20,17 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import DTYPES
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.rules.operators import counterfactual_outcomes
-from folkmoot.studies.negotiation.rules.replies import OPTIONS_ON_THE_TABLE
+from folkmoot.studies.negotiation.rules.replies import (
+    HIGHEST_SCORE,
+    LOWEST_SCORE,
+    OPTIONS_ON_THE_TABLE,
+)
 from folkmoot.studies.negotiation.rules.strategies import Group, TripTopic, strategy_table
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
 from folkmoot.studies.negotiation.rules.vocabulary import describe_members
+
+# The numbers that scores of members and shares may have.
+SCORES, SHARES = (LOWEST_SCORE, HIGHEST_SCORE), (0, 1)
 
 
 class OfGroup(Row):
@@ -376,7 +383,9 @@ class SatisfactionRow(OfDecision, table="satisfaction"):
     """One member's satisfaction with a decision."""
 
     member_id: str = column("id of the member in the group")
-    satisfaction: float | None = column("the member's own score of the decision, −4 to 4")
+    satisfaction: float | None = column(
+        "the member's own score of the decision, −4 to 4", between=SCORES
+    )
     unknown: str | None = column(
         "reason why the score is unknown: left_open (counts as −4 in the measures), unreadable, "
         "declined (by the mediator), unknown_option (not scored by the member), not_scored (no "
@@ -391,46 +400,56 @@ class MeasuresRow(OfSession, table="measures"):
     """The measures of one group under one condition."""
 
     satisfaction: float | None = column(
-        "mean member score of the decisions, −4 to 4; an open slot counts as −4"
+        "mean member score of the decisions, −4 to 4; an open slot counts as −4", between=SCORES
     )
-    satisfaction_decided: float | None = column("mean member score of the decided slots alone")
+    satisfaction_decided: float | None = column(
+        "mean member score of the decided slots alone", between=SCORES
+    )
     satisfaction_if_lowest: float | None = column(
-        "mean member score if open slots and all unknown scores counted as −4"
+        "mean member score if open slots and all unknown scores counted as −4", between=SCORES
     )
     satisfaction_if_highest: float | None = column(
-        "mean member score if open slots and all unknown scores counted as 4"
+        "mean member score if open slots and all unknown scores counted as 4", between=SCORES
     )
     lowest_satisfaction: float | None = column(
-        "mean score of the group's least satisfied member; empty for C2, which decides nothing"
+        "mean score of the group's least satisfied member; empty for C2, which decides nothing",
+        between=SCORES,
     )
     inequality: float | None = column(
         "Gini coefficient of members' mean scores, which are rescaled to 0 to 1 before; its "
-        "maximum is (n − 1) ÷ n for n members; empty for C2"
+        "maximum is (n − 1) ÷ n for n members; empty for C2",
+        between=SHARES,
     )
-    covered_share: float | None = column("share of members who get an option that they favour")
+    covered_share: float | None = column(
+        "share of members who get an option that they favour", between=SHARES
+    )
     minority_coverage_share: float | None = column(
-        "share of members with a minority first choice who get it"
+        "share of members with a minority first choice who get it", between=SHARES
     )
     minority_promised_share: float | None = column(
-        "share of members with a minority first choice who get it or a promise of it"
+        "share of members with a minority first choice who get it or a promise of it",
+        between=SHARES,
     )
-    conflict_rate: float | None = column("share of decisions with a conflict")
+    conflict_rate: float | None = column("share of decisions with a conflict", between=SHARES)
     drift_rate: float | None = column(
-        "share of locked decisions with a readable synthesis where the model named another strategy"
+        "share of locked decisions with a readable synthesis where the model named another "
+        "strategy",
+        between=SHARES,
     )
     feedback_resolution_rate: float | None = column(
-        "share of decisions with feedback that ended in agreement"
+        "share of decisions with feedback that ended in agreement", between=SHARES
     )
     split_share: float | None = column(
         "share of the decisions on cuisine, attraction and event in which the group may or must "
-        "split"
+        "split",
+        between=SHARES,
     )
     words_per_decision: float | None = column("words in the dialogue per decision")
     confirmed_share: float | None = column(
-        "share of members who confirm a decision as the result of the dialogue"
+        "share of members who confirm a decision as the result of the dialogue", between=SHARES
     )
     undecided_share: float | None = column(
-        "share of the mediator's decisions that give no member an option"
+        "share of the mediator's decisions that give no member an option", between=SHARES
     )
 
 
@@ -485,19 +504,6 @@ def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
     rows = run.read_table(row.table)
     missing = {name: kind for name, kind in kinds.items() if name not in rows.columns}
     return rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items())
-
-
-def unusable_reason(run: RunFolder) -> str:
-    """Return why a run has no usable result.
-
-    Returns "" for a usable run.
-    """
-    # A run is unusable if no preference or no reply of the mediator could be read.
-    if run.read_table("preferences")["text"].is_null().all():
-        return "no stated preference could be read"
-    mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
-    is_unread = mediated["parse_error"].all() and not mediated.is_empty()
-    return "no reply of the mediator could be read" if is_unread else ""
 
 
 def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[TripTopic]) -> None:

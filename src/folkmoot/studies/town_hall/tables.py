@@ -38,10 +38,22 @@ FIGURES: Mapping[str, str] = {
     "satisfaction_delta": "satisfaction after minus before",
 }
 
+_SHARE = (0, 1)
+# Figure → the lowest and highest value that it may have. Other figures count without a limit.
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "weighted_inclusivity_score": (0, 4),
+    "weighted_inclusivity_score_said_aloud": (0, 4),
+    "positive_reaction_ratio": _SHARE,
+    "avg_agree_level": (1, 5),
+    "response_rate": _SHARE,
+    "opinion_survival": _SHARE,
+    "opinion_reflection_rate": _SHARE,
+    "pre_satisfaction": (1, 10),
+    "post_satisfaction": (1, 10),
+    "satisfaction_delta": (-9, 9),
+}
 # The figures that cannot lie outside 0 to 1, so that a t interval over a few sets would mislead.
-SHARES = frozenset(
-    {"positive_reaction_ratio", "response_rate", "opinion_survival", "opinion_reflection_rate"}
-)
+SHARES = frozenset(name for name, bounds in _RANGES.items() if bounds == _SHARE)
 
 PART = "main comparison or supplementary"
 SET = "number of the set, which has the same residents at every level"
@@ -284,9 +296,11 @@ class SatisfactionRow(OfDiscussion, table="satisfaction"):
 
     agent_id: str = column("id of the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
-    pre_satisfaction: int | None = column("satisfaction before the discussion, 1–10")
-    post_satisfaction: int | None = column("satisfaction after the outcome, 1–10")
-    satisfaction_delta: int | None = column("satisfaction after minus before")
+    pre_satisfaction: int | None = column(
+        "satisfaction before the discussion, 1–10", between=(1, 10)
+    )
+    post_satisfaction: int | None = column("satisfaction after the outcome, 1–10", between=(1, 10))
+    satisfaction_delta: int | None = column("satisfaction after minus before", between=(-9, 9))
     pre_reason: str = column("the resident's reason before the discussion")
     post_reason: str = column("the resident's reason after the outcome")
     pre_missing: str | None = column(
@@ -312,20 +326,29 @@ class RepairRow(OfDiscussion, table="repairs"):
 def _with_figures(base: type[Row]) -> type[Row]:
     group_labels = {"vulnerable": "vulnerable residents", "general": "general residents"}
     group_labels["gap"] = "vulnerable minus general"
-    descriptions = {
-        f"{group}_{name}": f"{group_label}: {figure}"
+    columns = {
+        f"{group}_{name}": column(f"{group_label}: {figure}", between=_bounds_of(group, name))
         for group, group_label in group_labels.items()
         for name, figure in FIGURES.items()
     }
 
     def add_columns(namespace: dict[str, object]) -> None:
         namespace["__module__"] = __name__
-        namespace["__annotations__"] = dict.fromkeys(descriptions, "float | None")
-        namespace.update({name: column(description) for name, description in descriptions.items()})
+        namespace["__annotations__"] = dict.fromkeys(columns, "float | None")
+        namespace.update(columns)
 
     # `new_class` fills the annotations before `Row.__init_subclass__` makes a dataclass of the
     # class.
     return new_class(f"{base.__name__}WithFigures", (base,), exec_body=add_columns)
+
+
+def _bounds_of(group: str, figure: str) -> tuple[float, float] | None:
+    bounds = _RANGES.get(figure)
+    if bounds is None or group != "gap":
+        return bounds
+    # A difference of two such numbers.
+    low, high = bounds
+    return low - high, high - low
 
 
 class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: ignore[misc, call-arg]

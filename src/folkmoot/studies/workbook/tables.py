@@ -11,9 +11,8 @@ import polars as pl
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
-from folkmoot.engine.study.answer_range import AnswerRange
 from folkmoot.kit.findings import split_address
-from folkmoot.storage.rows import Row, column
+from folkmoot.storage.rows import AnswerRange, Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import (
     GivenAnswer,
