@@ -415,6 +415,21 @@ def test_codes_for_missing_answers_of_humans_are_refused(tmp_path: Path) -> None
         compare_runs([run, file])
 
 
+@pytest.mark.parametrize("column", ["confidence_before", "score"])
+def test_a_number_that_the_answer_may_have_is_no_code(tmp_path: Path, column: str) -> None:
+    """The study declares 0 to 100 for the confidence, and nothing for the column `score`."""
+    humans, simulated = draw_humans_and_simulation(10)
+    run, file = write_run_and_humans(
+        tmp_path, humans, [{**row, column: 60.0 + i % 5} for i, row in enumerate(simulated)]
+    )
+    file.write_text(f"arm,{column}\n" + "acp,62\nacp,99\nacp,65\n" * 4)
+    if column == "confidence_before":
+        compare_runs([run, file])
+        return
+    with pytest.raises(InputError, match="score: 99 looks like a code"):
+        compare_runs([run, file])
+
+
 def test_messages_name_the_line_of_json_lines_and_the_row_of_parquet(tmp_path: Path) -> None:
     run, _ = write_run_and_humans(tmp_path, *draw_humans_and_simulation(10))
     table = pl.DataFrame({"arm": ["acp"] * 3, "position_changed": ["yes", "no", "maybe"]})

@@ -13,6 +13,7 @@ Studies list their row classes in `Study.tables`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, partial
@@ -49,6 +50,10 @@ class AnswerRange:
             min(self.low, other.low),
             max(self.high, other.high),
         )
+
+    def finite_bounds(self) -> list[float]:
+        """Return the bounds that exist."""
+        return [bound for bound in (self.low, self.high) if math.isfinite(bound)]
 
 
 def column(

@@ -275,8 +275,9 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
                 problem = f"{location}: {column} is a number in the run, and {value!r} is not"
                 hint = POINT_HINT if has_decimal_comma(value) else MISSING_HINT
                 raise InputError(Problem(problem, hint=hint))
-    _require_no_codes(human_table, path, numbers)
-    _require_declared_numbers(human_table, path, runs)
+    declared = _declared_numbers(runs)
+    _require_no_codes(human_table, path, numbers, declared)
+    _require_declared_numbers(human_table, path, declared)
     measures = measures_of(claim for run in runs for claim in run.claims)
     _require_told_apart(people, path, [*measures])
     shared = any(
@@ -325,9 +326,11 @@ def _numbers_in(runs: Sequence[Sample]) -> dict[str, list[pl.Series]]:
     return {variable: [] for variable in variables} | columns_of_runs(runs, pl.Float64())
 
 
-def _require_declared_numbers(human_table: pl.DataFrame, path: str, runs: Sequence[Sample]) -> None:
+def _require_declared_numbers(
+    human_table: pl.DataFrame, path: str, ranges: Mapping[str, AnswerRange]
+) -> None:
     # A value outside the range that a study type declares would move each mean.
-    for column, declared in _declared_numbers(runs).items():
+    for column, declared in ranges.items():
         if column not in human_table.columns or not human_table.schema[column].is_numeric():
             continue
         value = human_table[column].cast(pl.Float64).fill_nan(None)
@@ -351,9 +354,13 @@ def _declared_numbers(runs: Sequence[Sample]) -> dict[str, AnswerRange]:
 
 
 def _require_no_codes(
-    human_table: pl.DataFrame, path: str, numbers: Mapping[str, Sequence[pl.Series]]
+    human_table: pl.DataFrame,
+    path: str,
+    numbers: Mapping[str, Sequence[pl.Series]],
+    declared: Mapping[str, AnswerRange],
 ) -> None:
-    # A code such as -99 would count as an answer in each mean.
+    # A code such as -99 would count as an answer in each mean. The bounds of a declared range are
+    # answers, so -7 is none on a scale from -10 to 10.
     others = (*CONDITION_COLUMNS, *CLUSTER_COLUMNS, *PARTICIPANT_COLUMNS)
     codes = [
         problem
@@ -362,7 +369,10 @@ def _require_no_codes(
         for problem in list_missing_codes(
             human_table[column],
             Path(path),
-            known=[answer for values in numbers[column] for answer in values.drop_nulls()],
+            known=[
+                *(answer for values in numbers[column] for answer in values.drop_nulls()),
+                *(declared[column].finite_bounds() if column in declared else ()),
+            ],
         )
     ]
     if codes:
