@@ -110,22 +110,7 @@ class Choice(AnswerType[str]):
     @property
     def configuration_error(self) -> str:
         """The reason why the options cannot be told apart, or an empty string."""
-        if not self.options:
-            return "there are no options to choose from"
-        if not all(map(visible_text, self.options)):
-            return "an option has no text, so no reply can choose it"
-        # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
-        pairs = (
-            indistinguishable_pairs(self.options)
-            if len(self._index.exact) < len(set(self.options))
-            else []
-        )
-        if not pairs:
-            return ""
-        first, second = (self.options[index] for index in pairs[0])
-        return (
-            f"the options {first!r} and {second!r} cannot be distinguished: {IGNORED_DIFFERENCES}"
-        )
+        return _find_indistinguishable_options(self.options)
 
     @property
     def listed_options(self) -> tuple[str, ...]:
@@ -348,6 +333,22 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
         option for option in options if index.from_forms(forms_in_phrases(option)) == {option}
     )
     return index._replace(exact=exact)
+
+
+# Each question needs the result. The sources of the options do not matter for it.
+@lru_cache(maxsize=4096)
+def _find_indistinguishable_options(options: tuple[str, ...]) -> str:
+    if not options:
+        return "there are no options to choose from"
+    if not all(map(visible_text, options)):
+        return "an option has no text, so no reply can choose it"
+    index = _build_index(tuple(sorted(set(map(str, options)))))
+    # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
+    pairs = indistinguishable_pairs(options) if len(index.exact) < len(set(options)) else []
+    if not pairs:
+        return ""
+    first, second = (str(options[place]) for place in pairs[0])
+    return f"the options {first!r} and {second!r} cannot be distinguished: {IGNORED_DIFFERENCES}"
 
 
 def option_labels(options: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -122,7 +122,7 @@ class Gateway:
         self.usage_by_model: dict[str, ModelUsage] = {}
         self.in_flight = 0
         # Pieces of work of the engine that are neither calls nor code of the study.
-        self._works = 0
+        self._works = _OpenBlocks()
         self.shared_limits = shared_limits or create_limits(journal, config, progress)
         self.budget = self.shared_limits.budget
         self._batch_queue: BatchQueue | None = None
@@ -249,27 +249,25 @@ class Gateway:
         min_waiting = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
         return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS
 
-    @contextmanager
-    def hold_batches(self) -> Iterator[None]:
-        """Delay the submission of batches while this context manager is open."""
+    def hold_batches(self) -> AbstractContextManager[None]:
+        """Delay the submission of batches while the returned context manager is open."""
         # For work that may lead to further calls, such as a computation.
         queue = self._batch_queue
-        with self.count_as_work(), nullcontext() if queue is None else queue.hold_while_working():
-            yield
+        return self._works if queue is None else self._hold_queue(queue)
 
     @contextmanager
-    def count_as_work(self) -> Iterator[None]:
-        """Let `is_idle` be false while this context manager is open."""
-        self._works += 1
-        try:
+    def _hold_queue(self, queue: BatchQueue) -> Iterator[None]:
+        with self._works, queue.hold_while_working():
             yield
-        finally:
-            self._works -= 1
+
+    def count_as_work(self) -> AbstractContextManager[None]:
+        """Let `is_idle` be false while the returned context manager is open."""
+        return self._works
 
     @property
     def is_idle(self) -> bool:
         """True if no call, computation or part on a cluster is in progress."""
-        return not (self.in_flight or self._works)
+        return not (self.in_flight or self._works.count)
 
     async def close(self) -> None:
         """Close the connections of the providers."""
@@ -600,6 +598,22 @@ class Gateway:
 
     def _report_warning(self, message: str) -> None:
         self._progress(Notice(message, "warning"))
+
+
+class _OpenBlocks:
+    # Counts the `with` blocks that are open. Each call opens one, and a context manager made of a
+    # generator costs several times as much.
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self.count -= 1
 
 
 def _read_text(value: object) -> str:
