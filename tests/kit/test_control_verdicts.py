@@ -411,3 +411,28 @@ def test_a_version_without_answers_is_named_beside_the_others() -> None:
     assert "as designed: no answer, order reversed: no answer." in says
     rows = read_rows(findings, "where_the_effect_comes_from")
     assert [row["answers"] for row in rows] == [0, 0]
+
+
+@pytest.mark.parametrize("left", [0, 1, 20])
+def test_the_decision_that_most_participants_have_made_is_compared(left: int) -> None:
+    """The final decision of some participants is their first one, because they left after it."""
+    participants = list_participants("A")
+    answers = [
+        make_answer(AS_DESIGNED, participant, "no", question="first vote", moment="first")
+        for participant in participants
+    ]
+    final_answers = [
+        make_answer(AS_DESIGNED, participant, "yes", question="last vote")
+        if number >= left
+        else make_answer(AS_DESIGNED, participant, "no", question="first vote")
+        for number, participant in enumerate(participants)
+    ]
+    again = [
+        {**answer, "control": SAME_LENGTH, "expected": answer["value"]} for answer in final_answers
+    ]
+    rows = read_rows(
+        compute_findings(answers + final_answers + again), "where_the_effect_comes_from"
+    )
+    (row,) = [row for row in rows if row["version"] == "as designed"]
+    assert row["decision"] == "last vote against first vote"
+    assert (row["effect_share"], row["answers"]) == (1.0, 120 - left)

@@ -23,12 +23,14 @@ from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.settings.controls import shipped_questions
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import BudgetReachedError, DriftError, InputError
-from folkmoot.kit.controls import conversations
-from folkmoot.kit.controls.asking import run_controls
+from folkmoot.kit.controls import asking, conversations
+from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, RETEST
 from folkmoot.measures.drift import ConditionAnswers, measure_drift
+from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -467,3 +469,56 @@ def test_controls_of_a_fork_repeat_its_decisions(
     final = control_run.read_table("control_answers").filter(control="same_length", moment="final")
     assert final.height and not final["missing"].drop_nulls().to_list()
     assert folkmoot.load(fork.path).verify().differences == []
+
+
+def _decline_some_final_votes(request: ModelRequest, address: str) -> Completion:
+    # Each participant always votes for the same option, and every third one declines a later vote.
+    hints = request.hints
+    if hints.kind != "choice":
+        has_asked = any(message.role == "assistant" for message in request.messages)
+        return Completion(hints.signal if hints.signal and has_asked else "What does it change?")
+    number = int(hints.speaker.partition("_")[2])
+    # Controls ask the later votes again, and get the same answers.
+    is_first = "initial_vote" in address or "/first-" in address
+    if number % 3 == 0 and not is_first:
+        return Completion("declined")
+    return Completion(sorted(hints.offered)[number % 2])
+
+
+def test_a_declined_vote_is_no_answer_for_controls(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    settings = "controls: {negative: false, order: true, no_persona: true}"
+    study.write_text(f"{PILOT}coding: off\nmax_clarification_exchanges: 1\n{settings}\n", "utf-8")
+    provider = ScriptedProvider(_decline_some_final_votes)
+    run = folkmoot.run(study, model="scripted", provider=provider, out=tmp_path / "run").folder
+    assert run.read_table("participants")["position_changed"].drop_nulls().sum() == 0
+    controls = run.open_subfolder(CONTROLS)
+    assert controls is not None
+    designed = controls.read_table("control_answers").filter(control=AS_DESIGNED)
+    declined = designed.filter(missing="declined")
+    assert declined.height == 7 and declined["value"].is_null().all()
+    options = {"Park improvements", "Youth job training", "Safer streets"}
+    assert {*designed.filter(pl.col("missing").is_null())["value"]} <= options
+    findings = {finding.key: finding for finding in control_findings(run)}
+    for row in read_records(findings["where_the_effect_comes_from"]):
+        assert row["effect_share"] == 0 and row["changed_share"] in (0, None), row
+    assert {row["same_share"] for row in read_records(findings["answers_in_each_version"])} == {1}
+
+
+def test_controls_planned_by_an_earlier_version_keep_declined_votes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such controls are verified with the rows that the earlier version has written."""
+    study = tmp_path / "study.yaml"
+    settings = "controls: {negative: false, order: true}"
+    study.write_text(f"{PILOT}coding: off\nmax_clarification_exchanges: 1\n{settings}\n", "utf-8")
+    provider = ScriptedProvider(_decline_some_final_votes)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(asking, "_is_planned_earlier", lambda _run, _key: True)
+        run = folkmoot.run(study, model="scripted", provider=provider, out=tmp_path / "run").folder
+    controls = run.open_subfolder(CONTROLS)
+    assert controls is not None
+    designed = controls.read_table("control_answers").filter(control=AS_DESIGNED)
+    assert designed.filter(value="declined").height == 7
+    ((_, verification),) = verify_controls(run)
+    assert not verification.differences

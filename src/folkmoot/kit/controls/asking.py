@@ -104,6 +104,8 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 _BY_PROVENANCE = "forked_by_provenance"
 # The key of the plan that says that texts change places within lists only.
 _WITHIN_LISTS = "exchanged_within_lists"
+# The key of the plan that says that a way out, such as `declined`, is a missing answer.
+_WAYS_OUT_MISSING = "ways_out_are_missing"
 
 
 class ControlsConfig(StudyConfig):
@@ -225,6 +227,8 @@ async def _run_controls(
     conversations, versions, forks, finished = await _prepare_versions(
         run, with_humans, session, samples, everyone
     )
+    if _is_planned_earlier(run, _WAYS_OUT_MISSING):
+        conversations = _with_ways_out_as_values(conversations, everyone)
     plan: dict[str, Any] = {
         "decisions": {
             name: [controlled_decision.place for controlled_decision in sample]
@@ -232,7 +236,7 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    for key in (_BY_PROVENANCE, _WITHIN_LISTS):
+    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _WAYS_OUT_MISSING):
         if not _is_planned_earlier(run, key):
             plan[key] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
@@ -267,10 +271,11 @@ async def _run_controls(
         # Negative controls work after any decision. The other controls need a decision with a
         # closed answer, and record why they leave out another one.
         if conversation.answer is not None and not is_repeated(decision):
-            made = _build_rows(
-                decision, AS_DESIGNED, decision.decision, conversation.value, None, scope.address
-            )
-            for row in made:
+            reason = conversation.missing
+            made = conversation.value if reason is None else Missing(reason)
+            for row in _build_rows(
+                decision, AS_DESIGNED, decision.decision, made, None, scope.address
+            ):
                 scope.record(row)
         for name in (RETEST, *REPLACING):
             version = versions.get((decision.key, name))
@@ -301,9 +306,21 @@ def _asked_twice(run: RunFolder) -> bool:
 def _is_planned_earlier(run: RunFolder, key: str) -> bool:
     # Earlier versions looked at where a participant's replies are in the prompt, and not at what
     # these replies answer (`ForkRules`). In reversed order they exchanged texts that are no list
-    # (`TreatmentTexts`). Their plans lack the key, and are verified and resumed as planned.
+    # (`TreatmentTexts`). They recorded a declined choice as an answer. Their plans lack the key and
+    # are verified and resumed as planned.
     plan = _sealed_controls(run)
     return plan is not None and key not in plan
+
+
+def _with_ways_out_as_values(
+    conversations: Mapping[str, DecisionConversation], decisions: Sequence[ControlledDecision]
+) -> dict[str, DecisionConversation]:
+    # Earlier versions recorded a way out of a choice as the option chosen, and no reasons.
+    choices = {each.place: each.recorded for each in decisions if each.options}
+    return {
+        place: each._replace(value=choices.get(place, each.value), missing=None)
+        for place, each in conversations.items()
+    }
 
 
 def _sealed_controls(run: RunFolder) -> Mapping[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer
+from folkmoot.conversation.answer_types import AnswerType, Missing, ParsedAnswer
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal import JournalEntry
@@ -48,8 +48,10 @@ class ControlledDecision(NamedTuple):
     model: str
     # Empty unless the answer is one of listed options.
     options: tuple[str, ...]
-    # The chosen option, otherwise None.
-    value: str | None
+    # The option or the way out that the run has recorded, such as `declined`, otherwise None.
+    recorded: str | None
+    # Why there is no answer, or None if there is one.
+    missing: str | None
     # True for a number. Only the study knows its bounds.
     is_number: bool
     age: int | None
@@ -87,6 +89,8 @@ class DecisionConversation(NamedTuple):
     answer: AnswerType[Any] | None
     # The answer, or None if it is missing. A form with several closed fields has a value for each.
     value: FormAnswer | None
+    # Why there is no answer, or None if there is one.
+    missing: str | None
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
         """Return the decision's answer type, with its options in the order of `options`."""
@@ -108,7 +112,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         )
     asked = (
         run.scan_table("answers")
-        .select("address", "speaker_id", "role", "recorded", "options", "model_asked")
+        .select("address", "speaker_id", "role", "recorded", "missing", "options", "model_asked")
         .with_row_index("at")
     )
     columns = ("participant_id", "condition", "decision", "address", "unit")
@@ -140,6 +144,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["model_asked"],
             options,
             row["recorded"] if options else None,
+            row["missing"],
             row["recorded"] is not None and not options,
             ages.get((row["unit"], who), ages.get(("", who))),
         )
@@ -233,14 +238,16 @@ def _rebuild_conversation(
     # A form is parsed by its schema, because the answer type of the study is not in the journal.
     schema = first.request.get("schema")
     answer: AnswerType[Any] | None = Choice(decision.options) if decision.options else None
-    value: FormAnswer | None = decision.value
+    missing = decision.missing
+    value: FormAnswer | None = decision.recorded if missing is None else None
     if schema is not None and decision.options:
-        answer = choice_in_form(schema, last.reply, decision.options, decision.value)
+        answer = choice_in_form(schema, last.reply, decision.options, decision.recorded)
     elif schema is not None:
         answer = closed_form(schema, decision.participant_id if decision.is_shared else "")
         read = answer.parse_reply(last.reply) if answer is not None else None
         value = read.value if isinstance(read, ParsedAnswer) else None
-    return DecisionConversation(speaker, Transcript(asked), heard, answer, value)
+        missing = read.reason if isinstance(read, Missing) else missing
+    return DecisionConversation(speaker, Transcript(asked), heard, answer, value, missing)
 
 
 def _utterances(

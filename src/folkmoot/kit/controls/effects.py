@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -229,24 +230,34 @@ def decision_contrasts(
     for contrast in contrasts_in(made):
         own = made.filter(role=contrast.role)
         groups = (contrast.first, contrast.second)
-        names = [_decisions(own, group, options) for group in groups]
+        decisions = [_list_decisions(own, group, options) for group in groups]
         pairs = [
-            (first, second)
-            for first, asked in names[0].items()
-            for second, other in names[1].items()
+            (first.name, second.name, min(first.answers, second.answers))
+            for first in decisions[0]
+            for second in decisions[1]
             # Forms have no options, so their decisions are compared only if they have one name, or
             # if they are the first and the final decision of one condition.
-            if asked == other and (asked or first == second or contrast.is_before_and_after)
+            if first.options == second.options
+            and (first.options or first.name == second.name or contrast.is_before_and_after)
         ]
         if pairs:
-            # Prefer decisions with the same name. Otherwise take the most frequent pair.
-            found[contrast] = next((pair for pair in pairs if pair[0] == pair[1]), pairs[0])
+            # The pair with the most answers in both groups. The final decision of some participants
+            # is an earlier one, because they left, and would otherwise replace that of all others.
+            first, second, _ = max(pairs, key=lambda pair: (pair[2], pair[0] == pair[1]))
+            found[contrast] = first, second
     return found
 
 
-def _decisions(
+class _NamedDecision(NamedTuple):
+    name: str
+    options: tuple[str, ...]
+    # The number of speakers who have answered it.
+    answers: int
+
+
+def _list_decisions(
     made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...]]:
+) -> list[_NamedDecision]:
     # The most frequent decision first.
     rows = made.filter(condition=group[0], moment=group[1])
     named = (
@@ -255,7 +266,12 @@ def _decisions(
         .agg(pl.len(), pl.col("decision_address").first())
     )
     ordered = named.sort("len", descending=True, maintain_order=True)
-    return {q: options.get(address, ()) for q, _, address in ordered.iter_rows()}
+    is_answered = pl.col("value").is_not_null() | pl.col("number").is_not_null()
+    answered = Counter(count_decisions(rows.filter(is_answered))["question"])
+    return [
+        _NamedDecision(name, options.get(address, ()), answered[name])
+        for name, _, address in ordered.iter_rows()
+    ]
 
 
 def measure_effects(

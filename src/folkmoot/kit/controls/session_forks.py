@@ -227,8 +227,11 @@ async def read_numbers(
     for address, answer in repeated.answers().items():
         answer_type = repeated.answer_types[address]
         if answer_type.is_closed and not answer_type.listed_options:
-            value = None if answer.row["missing"] else closed_value(answer.row["recorded"])
-            found[address] = conversations[address]._replace(answer=answer_type, value=value)
+            missing = str(answer.row["missing"]) if answer.row["missing"] else None
+            value = None if missing else closed_value(answer.row["recorded"])
+            found[address] = conversations[address]._replace(
+                answer=answer_type, value=value, missing=missing
+            )
     return found
 
 
