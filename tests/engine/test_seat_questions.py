@@ -24,6 +24,7 @@ from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.study.study import analysed_parts, compute_findings
 from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import InputError, RunPausedError
+from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
@@ -154,6 +155,10 @@ def test_human_with_failed_excluding_check_is_left_out_of_all_figures(tmp_path: 
     assert "0 of 2 changed" in statements["position_change"] and statements[
         "exclusions"
     ].startswith(sentence)
+    comparison = people_and_models(run.folder)
+    assert comparison is not None
+    numbers = comparison.grid.columns.index("people_n"), comparison.grid.columns.index("models_n")
+    assert {tuple(row[place] for place in numbers) for row in comparison.grid.rows} == {(1, 1)}
     # The rule is part of the sealed plan.
     sealed_checks = run.folder.plan["sealed"]["design"]["data"]["settings"]["seats"]["checks"]
     assert sealed_checks[0]["on_failure"] == "exclude"

@@ -466,6 +466,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "ask for it",
         "unfinished": "the controls are not finished, and `folkmoot run STUDY --resume` asks the "
         "rest",
+        "unusable": "the run has no usable result, so its controls were not asked; {command} asks "
+        "them",
+        "resume": "`folkmoot run STUDY --resume` asks it after the rest of the run",
         "begun": "the controls are not finished, and the `folkmoot controls` command that began "
         "them asks the rest",
         "missing": "the controls were asked, but their folder is missing",

@@ -238,6 +238,14 @@ def excluded_parts(run: RunFolder) -> tuple[str, ...]:
     return tuple(excluded.collect()["part"])
 
 
+def excluded_seats(run: RunFolder) -> frozenset[str]:
+    """Return the names of the seats of humans whom the analysis of a run leaves out."""
+    # Without such a part there is no check that excludes a human.
+    if not excluded_parts(run):
+        return frozenset()
+    return frozenset(run.read_table(CHECKS).filter(outcome=EXCLUDED)["seat"])
+
+
 @dataclass(slots=True)
 class SeatProgress:
     """The progress of the human in a seat, for checks during the study."""

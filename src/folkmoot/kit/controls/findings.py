@@ -89,11 +89,8 @@ def control_findings(run: RunFolder) -> list[Finding]:
     if controls is None:
         if are_controls_missing(run):
             return [_not_known("Controls are missing", "controls missing")]
-        # A finished run without the requested controls must not look like one that passed them. A
-        # fork has the settings of its source run, and asks no controls of its own accord.
-        named = None if "fork" in run.manifest else run.config.get("controls")
-        is_missing = named and ControlSettings.model_validate(named).asks_anything
-        if not is_missing or not run.is_finished:
+        # A finished run without the requested controls must not look like one that passed them.
+        if requested_controls(run) is None or not run.is_finished:
             return []
         # A run without a usable result asks no controls, and a resume would not ask them either.
         if run.unusable_reason:
@@ -106,6 +103,14 @@ def control_findings(run: RunFolder) -> list[Finding]:
         _margins(controls),
         read_attributes(run),
     )
+
+
+def requested_controls(run: RunFolder) -> ControlSettings | None:
+    """Return the controls that the study file of a run names, or None if it names none."""
+    # A fork has the settings of its source run, and asks no controls by itself.
+    named = None if "fork" in run.manifest else run.config.get("controls")
+    settings = ControlSettings.model_validate(named) if named else None
+    return settings if settings is not None and settings.asks_anything else None
 
 
 def findings_in(

@@ -18,6 +18,7 @@ from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.questionnaire import excluded_seats
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
@@ -76,10 +77,15 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
     Raises StorageError if the journal cannot be read.
     """
     answers = scan_participant_answers(run).filter(pl.col("missing").is_null()).collect()
+    seats_of_humans = read_seats(run.path)
+    left_out = {seat.group for seat in seats_of_humans if seat.name in excluded_seats(run)}
+    if left_out:
+        names = pl.col("scope").str.split("/").list.concat("speaker_id")
+        answers = answers.filter(names.list.set_intersection([*left_out]).list.len() == 0)
     answerer_kinds = set(answers["answered_by"])
     if HUMAN_MODEL not in answerer_kinds or len(answerer_kinds) < 2:
         return None
-    sessions = {scope for seat in read_seats(run.path) for scope in seat.scopes}
+    sessions = {scope for seat in seats_of_humans for scope in seat.scopes}
     named = (study or find_study_of_run(run)).named_answers(run)
     answers_by_question = _read_answers(run, answers, sessions, named)
     # If any human shares a session, all answers of a session form one unit. This is the cautious

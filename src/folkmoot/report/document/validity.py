@@ -25,6 +25,7 @@ from folkmoot.kit.controls.findings import (
     RELIABILITY,
     UNFINISHED,
     USER_DRIFT,
+    requested_controls,
 )
 from folkmoot.kit.controls.tables import (
     FACT,
@@ -438,10 +439,20 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Senten
     if are_controls_missing(run):
         return word("advice", "missing")
     if any(finding.key == UNFINISHED for finding in findings):
+        # A resume asks no controls of such a run.
+        if run.unusable_reason and not has_calls(run.path / CONTROLS):
+            return word("advice", "unusable", command=ASK_ALL)
         return word("advice", "unfinished")
     asked = _controls_asked(run)
     if asked is None and has_calls(run.path / CONTROLS):
         return word("advice", "begun")
+    requested = requested_controls(run)
+    if asked is None and requested is not None and not run.is_finished:
+        # The age is asked together with the negative controls.
+        name = NEGATIVE if control == FACT else control
+        if requested.size_of(name):
+            return word("advice", "resume")
+        return word("advice", "left out", control=name)
     if asked is None:
         return word("advice", "ask" if run.is_finished else "ask later", command=ASK_ALL)
     if control in asked:
