@@ -19,6 +19,7 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.errors import BudgetReachedError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.measures.wording import FIXED_BEFOREHAND
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
@@ -185,6 +186,32 @@ def test_a_threat_without_controls_names_its_key(sound_run: Path) -> None:
     assert read_card(read_report(run))["User drift"].consequence == (
         "An effect may be one of other people in another condition: its controls left it out, so "
         "write negative: true under controls: in the study file of the next run."
+    )
+
+
+def test_a_paused_run_asks_the_controls_of_its_study_file_itself(tmp_path: Path) -> None:
+    study, out = tmp_path / "study.yaml", tmp_path / "run"
+    study.write_text(f"{PILOT}controls: {{retest: false, participants: 2}}\n", "utf-8")
+    with pytest.raises(BudgetReachedError):
+        folkmoot.run(study, model="synthetic", out=out, overrides=("budget_calls=20",))
+    card = read_card(read_report(RunFolder(out)))
+    for name in ("User drift", "Persona kept"):
+        assert card[name].consequence.endswith(
+            ": folkmoot run STUDY --resume asks it after the rest of the run."
+        )
+    for name, key in (("Reliability (retest)", "retest"), ("Order effect", "order")):
+        assert f"so write {key}: true under controls: in the study" in card[name].consequence
+
+
+def test_controls_of_a_run_without_a_result_are_asked_by_their_command(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(f"{PILOT}controls: {{participants: 2}}\n", "utf-8")
+    provider = ScriptedProvider(lambda _request, _address: "declined")
+    run = folkmoot.run(study, model="scripted", provider=provider, out=tmp_path / "run").folder
+    assert run.unusable_reason
+    assert read_card(read_report(run))["User drift"].consequence.endswith(
+        ": the run has no usable result, so its controls were not asked; folkmoot controls RUN "
+        "--order asks them."
     )
 
 
