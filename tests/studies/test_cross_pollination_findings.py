@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import yaml
 
+from folkmoot.engine.run.grid import RunGrid, build_cells
 from folkmoot.measures.diversity import effective_number
 from folkmoot.measures.inference.regression import logistic
+from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.storage.findings import AlluvialChart, Finding, IntervalChart, ScatterChart
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import write_table
@@ -267,6 +269,30 @@ def test_losses_are_bounded(tmp_path):
     assert bounds == pytest.approx([0.15, 0.1, 0.3])
     assert column(finding, "reasons")["Adversarial (ACP)"] == "final vote: unparsed (20)"
     assert column(finding, "no_final_vote") == {"Simple voting": 0, "Adversarial (ACP)": 20}
+
+
+def test_a_difference_with_bounds_is_pooled_once(tmp_path):
+    """Only some cells of a grid miss votes. The difference is that of all cells, with one p."""
+    axes: dict[str, list[str]] = {}
+    cells = tuple(build_cells(axes, 6, 1))
+    findings_by_cell = {}
+    for cell in cells:
+        pilot = Pilot(tmp_path / cell.name)
+        pilot.add_participants("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
+        pilot.add_participants("acp", {(PARKS, PARKS): 60, (PARKS, JOBS): 20 + cell.repeat})
+        for _ in range(10 * (cell.repeat % 2)):
+            pilot.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
+        findings_by_cell[cell.name] = list(pilot.read_findings().values())
+    findings = pooled_findings(RunGrid(tmp_path, axes, 6, cells), findings_by_cell)
+    curves = [finding.title for finding in findings if finding.section == "Specification curves"]
+    difference = "Adversarial (ACP) − Simple voting"
+    assert curves.count(f"Specification curve: {difference}") == 1
+    (table,) = (finding.grid for finding in findings if finding.key == "grid_standing")
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    (row,) = (row for row in rows if row["figure"] == difference)
+    assert (row["finding"], row["cells"]) == ("Differences between conditions", "6 of 6")
+    # The difference is a primary claim, which has its p elsewhere.
+    assert row["p"] is row["holm_p"] is None
 
 
 def test_a_condition_that_votes_once_loses_only_those_without_a_first_vote(tmp_path):

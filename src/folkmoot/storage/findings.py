@@ -98,6 +98,9 @@ class IntervalChart:
     ratios: bool = False
     # Values of dotted lines, such as the smallest difference that matters.
     margins: tuple[float, ...] = ()
+    # True if `low` and `high` are the extremes that an assumption allows, such as worst and best
+    # case. They are no intervals of sampling, and the estimates belong to another finding.
+    are_bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,10 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
             chart = finding.chart
             if not isinstance(chart, IntervalChart) or finding.key == STATED:
                 continue
+            # Bounds are about estimates of another finding. Pooled again, these would count twice
+            # in Holm's method, and leave out cells where nothing is missing.
+            if chart.are_bounds:
+                continue
             # Ratios are averaged on the log scale, where 0 means no effect.
             unit, zero = (", log odds ratio", 0.0) if chart.ratios else ("", chart.reference_line)
             for name, *values in chart.items:

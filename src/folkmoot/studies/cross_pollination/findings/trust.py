@@ -316,7 +316,11 @@ def attrition_finding(votes: Votes) -> Finding:
             "Missing: without one of the votes that their condition asks for.",
         ),
         IntervalChart(
-            tuple(bounds), unit="difference at worst and at best", reference_line=0.0, percent=True
+            tuple(bounds),
+            unit="difference at worst and at best",
+            reference_line=0.0,
+            percent=True,
+            are_bounds=True,
         )
         if bounds and lost
         else None,
