@@ -395,7 +395,7 @@ def test_repeats_separate_the_effect_of_a_reply_from_chance(
             and (asked_after_change & set(unchanged_entries)) <= asked_without_change
         )
         assert verify_run(unchanged_run).is_consistent
-    assert [cell.seed for cell in grid.cells if cell.repeat == 1] == [43, 43], "sent to models"
+    assert [cell.seed for cell in grid.cells if cell.repeat == 1] == [43, 43], "seed of providers"
     # Repeats have the same participants, so no claim is tested over them.
     (finding,) = pooled_findings(grid)
     assert finding.key == "fork_effect"

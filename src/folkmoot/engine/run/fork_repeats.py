@@ -69,8 +69,9 @@ def repeat_fork(
             f"{folder} already exists; resume it with --resume, or choose another folder with --out"
         )
     axes = {AXIS: [CHANGED, AS_IT_WAS]}
-    # A cell's seed is the one that models receive. The protocol keeps the seed of the source run,
-    # so that personas and assignments stay as they were.
+    # A cell's seed is that of its providers. The embedded respondent draws with it, and no server
+    # receives it. The protocol keeps the seed of the source run, so that personas and assignments
+    # stay as they were.
     seed = run.manifest["seed"] + 1
     grid = RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
     change = build_reply_change(run, folder, address, replacement)

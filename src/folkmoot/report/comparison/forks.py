@@ -231,7 +231,7 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
         else f"{format_count(len(rows), 'figure')}, without intervals.",
         ResultTable.from_records(
             rows,
-            "Means over repeats; in each repeat both forks have fresh draws of the models, and the "
+            "Means over repeats; in each repeat both forks ask the models again, and the "
             "difference is taken within it. 95 % t intervals over repeats, not adjusted for the "
             "number of figures.",
         ),
