@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -302,3 +303,20 @@ async def test_advance_loans_are_bounded_by_the_remaining_budget(tmp_path: Path)
             OWN_PROCESS, LoanWish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)
         )
         assert lent.usd == pytest.approx(0.001 + 0.05 * 0.999)
+
+
+@pytest.mark.parametrize(("limits", "ahead"), [((None, 3001), 150), ((None, 100), 8), ((), 1000)])
+async def test_concurrent_runs_divide_the_advance_loans(
+    limits: tuple[Any, ...], ahead: int, tmp_path: Path
+) -> None:
+    """A kill ends all cells of a grid, so the bound is that of one run."""
+    budget = Budget(*limits)
+    budget.concurrent_runs = 4
+    wish = LoanWish(waiting=Amount(1), ahead=1000)
+    lent_calls = []
+    for number in range(4):
+        with Journal(tmp_path / f"journal{number}.sqlite") as journal:
+            lent = await LoanManager(journal, budget).lend_to_worker(0, wish)
+            lent_calls.append(lent.calls)
+    assert min(lent_calls) > 1
+    assert sum(lent_calls) <= 4 + ahead

@@ -317,6 +317,20 @@ def test_cost_of_a_killed_grid_is_reported(
 
 
 @pytest.mark.nightly(part="kills")
+def test_cells_of_a_killed_grid_divide_the_calls_that_are_reserved_ahead(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    budget_calls = 4 * CALLS
+    command = build_run_command(tmp_path, "--repeats", 4, "--set", f"budget_calls={budget_calls}")
+    # By then all cells have asked.
+    assert vendor.kill_at(150, *command) is None
+    cells = [Money.read(cell) for cell in (tmp_path / "run" / "cells").iterdir()]
+    assert len(cells) == 4 and all(cell.paid[0] for cell in cells)
+    ahead = max(MIN_CALLS_AHEAD, SHARE_AHEAD * budget_calls)
+    assert sum(cell.calls for cell in cells) - vendor.calls <= CONCURRENCY + ahead
+
+
+@pytest.mark.nightly(part="kills")
 def test_report_covers_live_and_interrupted_runs(vendor: Vendor, tmp_path: Path) -> None:
     report = tmp_path / "run" / "report.html"
 

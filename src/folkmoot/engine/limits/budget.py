@@ -149,6 +149,8 @@ class Budget:
         self.spent_usd = spent_usd
         self.spent_calls = spent_calls
         self.active = usd is not None or calls is not None
+        # The number of runs that spend this budget at the same time. A grid has several.
+        self.concurrent_runs = 1
         # Calls and money of loans that are not settled, kept by `LoanManager`.
         self.out_calls = 0
         self.out_usd = 0.0

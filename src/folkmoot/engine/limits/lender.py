@@ -23,13 +23,15 @@ from folkmoot.engine.limits.budget import NOTHING, USD_TOLERANCE, Amount, Budget
 from folkmoot.errors import FolkmootError, StorageError
 
 # The number of calls lent ahead of need: at first, at least and at most. After a kill these calls
-# count as possibly paid, so they should be few. With too few, calls wait for the disk.
+# count as possibly paid, so they should be few. With too few, calls wait for the disk. Runs that
+# spend one budget at the same time, such as the cells of a grid, divide these numbers.
 INITIAL_CALLS_AHEAD = 64
 MIN_CALLS_AHEAD = 8
 MAX_CALLS_AHEAD = 1000
 # The calls lent ahead shrink at most by this factor per loan, so that a short pause costs nothing.
 AHEAD_DECAY = 0.9
-# The share of the remaining budget that may be lent ahead, or FEWEST_AHEAD calls if that is more.
+# The share of the remaining budget that may be lent ahead, or `MIN_CALLS_AHEAD` calls if that is
+# more.
 SHARE_AHEAD = 0.05
 # The time until a loan is on disk, on a slow disk, too.
 COMMIT_SECONDS = 0.05
@@ -428,17 +430,19 @@ class LoanManager:
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)
         usd, calls = self._budget.left()
-        max_calls, max_usd = wish.ahead, wish.ahead * wish.price
+        # Each run has its own lender, and a kill ends all runs of the process.
+        runs = self._budget.concurrent_runs
+        min_calls, share_ahead = max(1, MIN_CALLS_AHEAD // runs), SHARE_AHEAD / runs
+        max_calls = min(wish.ahead, MAX_CALLS_AHEAD // runs)
+        max_usd = max_calls * wish.price
         if calls is not None:
             free_calls = calls - lent_to_others.calls - needed.calls
-            max_calls = min(
-                max_calls, free_calls, max(MIN_CALLS_AHEAD, int(SHARE_AHEAD * free_calls))
-            )
+            max_calls = min(max_calls, free_calls, max(min_calls, int(share_ahead * free_calls)))
             # No more money than these calls can cost: after a kill it counts as possibly paid.
             max_usd = max_calls * wish.price
         if usd is not None:
             free_usd = usd - lent_to_others.usd - needed.usd
-            share = max(MIN_CALLS_AHEAD * wish.price, SHARE_AHEAD * free_usd)
+            share = max(min_calls * wish.price, share_ahead * free_usd)
             max_usd = min(max_usd, free_usd, share)
             if wish.price:
                 max_calls = min(max_calls, int(max_usd / wish.price))

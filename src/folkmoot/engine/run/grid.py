@@ -548,6 +548,7 @@ class _GridExecution:
         spent = spent_in(self.grid.journal_folders())
         spent.require_known_cost(self.limits[0])
         budget = Budget(*self.limits, warn=lambda message: progress(Notice(message, "warning")))
+        budget.concurrent_runs = min(self._max_concurrent_cells(), len(self.grid.cells))
         budget.count_earlier(spent)
         # All cells share one limiter, so the concurrency of the first cell counts.
         config = next(iter(self.studies_by_cell.values()))[0].config
