@@ -293,6 +293,16 @@ def test_overrides_reach_nested_keys_and_are_checked(folder: Path) -> None:
     assert "no group of keys" in list_mistakes(folder, VALID_FILE, "pilot_id.x=1")[0]
 
 
+@pytest.mark.parametrize("rest", ["[0]", "[3]", "[3].name", "name"])
+def test_an_override_of_a_missing_entry_says_how_to_set_the_list(folder: Path, rest: str) -> None:
+    key = f"topic.options{'.' * rest.isalpha()}{rest}"
+    (mistake,) = list_mistakes(folder, VALID_FILE, f"{key}=Buses")
+    assert mistake == (
+        f"--set: topic.options is a list of length 2, counted from 1, and has no {rest} (to add "
+        'or remove entries, set the whole list: --set "topic.options=[first, second]")'
+    )
+
+
 def test_merge_keys_are_supported(folder: Path) -> None:
     text = "study: ./my_study.py\npilot_id: one\ntopic:\n  <<: {description: d, options: [A, B]}\n"
     text += "  description: mine\n"

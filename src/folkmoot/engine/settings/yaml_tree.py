@@ -350,14 +350,26 @@ def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
             )
         key = key.strip()
         value_tree = parse_yaml(value, SET_OPTION)
-        path = resolve_path(tree.value, key)
-        rest = key if not path else _rest_of_key(key, path)
-        path = (*path, *(rest.split(".") if rest else ()))
+        known_path = resolve_path(tree.value, key)
+        rest = key if not known_path else _rest_of_key(key, known_path)
+        path = (*known_path, *(rest.split(".") if rest else ()))
         if not set_value(tree.value, path, value_tree.value):
-            raise InputError(Problem(f"no group of keys holds {key}", SET_OPTION, key=key))
+            raise InputError(_describe_missing_place(get_value(tree.value, known_path), key, rest))
         # Line 0, because the value is not in the file. Its text is needed by `coerce_scalar`.
         for inner_path, location in value_tree.locations.items():
             tree.locations[(*path, *inner_path)] = SourceLocation(location.file, 0, location.text)
+
+
+def _describe_missing_place(known_value: object, key: str, rest: str) -> Problem:
+    # `known_value`: the value at the part of the key that exists. `rest`: the other part.
+    if not isinstance(known_value, list):
+        return Problem(f"no group of keys holds {key}", SET_OPTION, key=key)
+    list_key = key.removesuffix(rest).removesuffix(".")
+    return Problem(
+        f"{list_key} is a list of length {len(known_value)}, counted from 1, and has no {rest}",
+        SET_OPTION,
+        hint=f'to add or remove entries, set the whole list: --set "{list_key}=[first, second]"',
+    )
 
 
 def _rest_of_key(key: str, path: KeyPath) -> str:
