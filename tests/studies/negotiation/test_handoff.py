@@ -7,16 +7,28 @@ import copy
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import STUDY, files
-from tests.studies.negotiation.conftest import GROUPS, Runner, read_session_file, select_groups
+from folkmoot.studies.negotiation.decision import SlotDecision
+from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.strategies import TOPICS
+from tests.studies.negotiation.conftest import (
+    CALM,
+    GROUPS,
+    Runner,
+    read_session_file,
+    select_groups,
+)
 
 CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
 
@@ -127,6 +139,85 @@ def test_tripcraft_has_one_row_a_group(full_run: Any) -> None:
         "attraction": ["Museums"],
     }
     assert "Food: Diner for everyone." in row["query"]
+
+
+# Options, and what TripCraft is told in place of them.
+STATED_OPTIONS: list[tuple[str, str, object]] = [
+    ("room_type", "separate rooms", None),
+    ("room_type", "double room", None),
+    ("room_type", "no shared room", "not shared room"),
+    ("room_type", "private rooms", "private room"),
+    ("house_rule", "smoking forbidden", None),
+    ("house_rule", "smoke-free", None),
+    ("house_rule", "pet-free house", None),
+    ("house_rule", "without pets", None),
+    ("house_rule", "pets welcome", "pets"),
+    ("cuisine", "not American", None),
+    ("cuisine", "Latin American", None),
+    ("cuisine", "an Italian restaurant", ["Italian"]),
+    ("attraction", "no museums", None),
+    ("attraction", "food tours", ["Food & Drink"]),
+    ("attraction", "concert", ["Concerts & Shows"]),
+    ("event", "no sports", None),
+    ("event", "live music", ["Music"]),
+]
+
+
+def test_the_planner_is_told_only_terms_that_an_option_names(run_negotiation: Runner) -> None:
+    """C1 decides what the first member states, so each group decides one of the options."""
+    groups = []
+    for number, (topic, option, _) in enumerate(STATED_OPTIONS):
+        preferences = {**CALM, "room_type": "hotel", "house_rule": "quiet hours", topic: option}
+        del preferences["lodging"]
+        member = {"role": "partner", "preferences": preferences}
+        groups.append({"id": f"g{number}", "type": "spouses", "members": [member, member]})
+    options: dict[str, list[str]] = {}
+    for topic, option, _ in STATED_OPTIONS:
+        options.setdefault(topic, []).append(option)
+    run = run_negotiation(groups=groups, conditions=["C1"], options=options)
+    rows = read_trip_rows(run, "C1")
+    told = [ast.literal_eval(row["local_constraint"]) for row in rows]
+    assert [
+        (topic, option, constraint[topic.replace("_", " ")])
+        for constraint, (topic, option, _) in zip(told, STATED_OPTIONS, strict=True)
+    ] == STATED_OPTIONS
+    assert "Rooms: Separate rooms for everyone." in rows[0]["query"]
+    assert "House rules: Without pets for everyone." in rows[7]["query"]
+
+
+def decide_options(topic: str, *options: str) -> dict[str, object]:
+    """Return TripCraft's constraints if each option is a part of the decision on the topic."""
+    by_topic = {
+        other: SlotDecision(topic=other, source="vote", has_conflict=False, resolution_text="")
+        for other in TOPICS
+    }
+    portions = tuple(Portion(option, (f"traveler_{n}",)) for n, option in enumerate(options))
+    by_topic[topic] = replace(by_topic[topic], portions=portions)
+    return files.local_constraints(by_topic, None)
+
+
+TERMS = [(topic, term) for topic, terms in files.TRIPCRAFT_TERMS.items() for term in terms]
+NEGATIONS = ("no", "not", "non", "never", "without", "free", "forbidden", "anything but", "except")
+OTHER_WORDS = st.lists(
+    st.sampled_from(["a", "the", "food", "allowed", "live", "room", "and", "house", "please"]),
+    max_size=3,
+).map(" ".join)
+
+
+@given(st.sampled_from(TERMS), st.sampled_from(NEGATIONS), OTHER_WORDS, OTHER_WORDS, st.booleans())
+def test_a_negated_term_is_never_the_constraint(
+    topic_and_term: tuple[str, str], negation: str, before: str, after: str, is_first: bool
+) -> None:
+    topic, term = topic_and_term
+    words = [before, negation, term] if is_first else [before, term, negation]
+    told = decide_options(topic, " ".join([*words, after]).strip())
+    assert told[topic.replace("_", " ")] not in (term, [term])
+
+
+@pytest.mark.parametrize(("topic", "term"), TERMS)
+def test_each_term_names_itself(topic: str, term: str) -> None:
+    told = decide_options(topic, term.lower().replace("&", "and"))
+    assert told[topic.replace("_", " ")] in (term, [term])
 
 
 def test_reference_information_is_passed_through(run_negotiation: Runner, tmp_path: Path) -> None:

@@ -424,9 +424,9 @@ PERSONA_FIELDS = (
     ("Purpose of Travel", "travel_purpose"),
     ("Spending Preference", "spending_preference"),
 )
-# The terms of TripCraft's constraints by topic. An option maps to the term with most common words.
-# An option without such a term is left out there, and the query states it in words.
-TRIPCRAFT_WORDS: Mapping[str, tuple[str, ...]] = {
+# The terms of TripCraft's constraints by topic. A house rule is what the place must permit: "pets"
+# excludes places with the rule "No pets". So no term expresses a prohibition.
+TRIPCRAFT_TERMS: Mapping[str, tuple[str, ...]] = {
     "cuisine": ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French"),
     "event": ("Sports", "Arts & Theatre", "Music", "Film"),
     "attraction": (
@@ -438,17 +438,33 @@ TRIPCRAFT_WORDS: Mapping[str, tuple[str, ...]] = {
     "room_type": ("shared room", "not shared room", "private room", "entire room"),
     "house_rule": ("smoking", "parties", "children under 10", "visitors", "pets"),
 }
-# TripCraft's terms for usual options that a comparison of words would not map reliably.
-_ALIKE: Mapping[str, str] = {
-    "concert": "Music",
-    "theatre": "Arts & Theatre",
-    "comedy": "Arts & Theatre",
-    "entire home": "entire room",
-    "adjoining rooms": "not shared room",
-    "pets allowed": "pets",
-    "visitors allowed": "visitors",
-    "children welcome": "children under 10",
+# Other names of the terms, by topic.
+_OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
+    "event": {"concert": "Music", "comedy": "Arts & Theatre"},
+    "attraction": {
+        "water parks": "Water & Amusement Parks",
+        "amusement parks": "Water & Amusement Parks",
+        "food tours": "Food & Drink",
+    },
+    "room_type": {
+        "no shared room": "not shared room",
+        "adjoining rooms": "not shared room",
+        "entire home": "entire room",
+        "entire house": "entire room",
+        "entire apartment": "entire room",
+    },
+    "house_rule": {"children": "children under 10"},
 }
+# Words that do not change which term an option names: those of all topics, and those of one.
+_ARTICLES = ("a", "an", "the", "and")
+_FILLERS: Mapping[str, tuple[str, ...]] = {
+    "cuisine": ("food", "cuisine", "restaurant", "meal", "lunch", "dinner"),
+    "event": ("event", "live", "show"),
+    "attraction": ("visit",),
+    "house_rule": ("allowed", "permitted", "welcome"),
+}
+# Other characters may cross an option out ("❌ pets") or question it ("pets?").
+_PLAIN_OPTION = re.compile(r"\w[\w\s&-]*")
 _SPENDING = {"economical": "Economical Traveler", "luxury": "Luxury Traveler"}
 # A row of a trip file, generated or the researcher's.
 Trip = Mapping[str, object]
@@ -552,34 +568,48 @@ def local_constraints(
     The value is None if TripCraft has no term for the decided option.
     """
 
-    def decided_words(topic: str) -> list[str] | None:
-        words = (
-            _is_catalogue_option(topic, portion.option) for portion in by_topic[topic].portions
-        )
-        return list(dict.fromkeys(word for word in words if word)) or None
+    def decided_terms(topic: str) -> list[str] | None:
+        terms = (_find_term(topic, portion.option) for portion in by_topic[topic].portions)
+        return list(dict.fromkeys(term for term in terms if term)) or None
 
-    def first_option(topic: str) -> str | None:
-        return next(iter(decided_words(topic) or ()), None)
+    def first_term(topic: str) -> str | None:
+        return next(iter(decided_terms(topic) or ()), None)
 
     return {
-        "house rule": first_option("house_rule"),
-        "cuisine": decided_words("cuisine"),
-        "room type": first_option("room_type"),
+        "house rule": first_term("house_rule"),
+        "cuisine": decided_terms("cuisine"),
+        "room type": first_term("room_type"),
         "transportation": transportation,
-        "event": decided_words("event"),
-        "attraction": decided_words("attraction"),
+        "event": decided_terms("event"),
+        "attraction": decided_terms("attraction"),
     }
 
 
-def _is_catalogue_option(topic: str, option: str) -> str | None:
-    if option in _ALIKE:
-        return _ALIKE[option]
-    option_words = set(words_of(option)) - {"and"}
-    # TripCraft's terms for house rules cannot express a prohibition such as "no smoking".
-    if topic == "house_rule" and "no" in option_words:
+def _find_term(topic: str, option: str) -> str | None:
+    # The whole option must be a name of the term. Beside a term any other word may negate it
+    # ("smoking forbidden", "pet free") or change it ("Latin American"). The query states an option
+    # without a term in words.
+    if not _PLAIN_OPTION.fullmatch(option):
         return None
-    best = max(TRIPCRAFT_WORDS[topic], key=lambda word: len(option_words & set(words_of(word))))
-    return best if option_words & set(words_of(best)) else None
+    return _terms_by_words(topic).get(_distinctive_words(topic, option))
+
+
+@cache
+def _terms_by_words(topic: str) -> Mapping[tuple[str, ...], str]:
+    names = {term: term for term in TRIPCRAFT_TERMS[topic]}
+    for term in TRIPCRAFT_TERMS[topic]:
+        sides = term.split(" & ")
+        # Each side of "Zoos & Aquariums" names the term. "Water & Amusement Parks" shares a noun,
+        # so "water" alone is no name.
+        if len({len(side.split()) for side in sides}) == 1:
+            names.update(dict.fromkeys(sides, term))
+    names.update(_OTHER_NAMES.get(topic, {}))
+    return {_distinctive_words(topic, name): term for name, term in names.items()}
+
+
+def _distinctive_words(topic: str, phrase: str) -> tuple[str, ...]:
+    ignored = {*_ARTICLES, *_FILLERS.get(topic, ())}
+    return tuple(word for word in words_of(phrase) if word not in ignored)
 
 
 def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
