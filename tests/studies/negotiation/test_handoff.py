@@ -220,6 +220,26 @@ def test_each_term_names_itself(topic: str, term: str) -> None:
     assert told[topic.replace("_", " ")] in (term, [term])
 
 
+def test_a_room_type_of_some_members_is_no_constraint_for_all(full_run: Any) -> None:
+    strangers = [group["id"] for group in GROUPS].index("strange")
+    row = read_trip_rows(full_run, "C4")[strangers]
+    assert "Entire home for Stranger 1 and Stranger 3; private room for Stranger 2" in row["query"]
+    assert ast.literal_eval(row["local_constraint"])["room type"] == "not shared room"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("private room", "private rooms"), "private room"),
+        (("private room", "adjoining rooms"), "not shared room"),
+        (("private room", "shared room"), None),
+        (("private room", "hotel"), None),
+    ],
+)
+def test_one_room_type_has_to_be_true_of_all_parts(options: tuple[str, ...], told: object) -> None:
+    assert decide_options("room_type", *options)["room type"] == told
+
+
 def test_reference_information_is_passed_through(run_negotiation: Runner, tmp_path: Path) -> None:
     reference = '[{"Description": "Attractions, \\"quoted\\"", "Content": "é\nx"}]'
     text = io.StringIO()

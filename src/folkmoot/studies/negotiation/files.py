@@ -465,6 +465,8 @@ _FILLERS: Mapping[str, tuple[str, ...]] = {
 }
 # Other characters may cross an option out ("❌ pets") or question it ("pets?").
 _PLAIN_OPTION = re.compile(r"\w[\w\s&-]*")
+# With any of these terms the room is not shared.
+_NOT_SHARED = frozenset({"not shared room", "private room", "entire room"})
 _SPENDING = {"economical": "Economical Traveler", "luxury": "Luxury Traveler"}
 # A row of a trip file, generated or the researcher's.
 Trip = Mapping[str, object]
@@ -568,21 +570,30 @@ def local_constraints(
     The value is None if TripCraft has no term for the decided option.
     """
 
-    def decided_terms(topic: str) -> list[str] | None:
-        terms = (_find_term(topic, portion.option) for portion in by_topic[topic].portions)
-        return list(dict.fromkeys(term for term in terms if term)) or None
+    def find_terms(topic: str) -> list[str | None]:
+        portions = by_topic[topic].portions
+        return list(dict.fromkeys(_find_term(topic, portion.option) for portion in portions))
 
-    def first_term(topic: str) -> str | None:
-        return next(iter(decided_terms(topic) or ()), None)
+    def known_terms(topic: str) -> list[str]:
+        return [term for term in find_terms(topic) if term]
 
     return {
-        "house rule": first_term("house_rule"),
-        "cuisine": decided_terms("cuisine"),
-        "room type": first_term("room_type"),
+        # TripCraft takes one rule. Of several rules all are in force, so each of them is true.
+        "house rule": next(iter(known_terms("house_rule")), None),
+        "cuisine": known_terms("cuisine") or None,
+        "room type": _common_room_type(find_terms("room_type")),
         "transportation": transportation,
-        "event": decided_terms("event"),
-        "attraction": decided_terms("attraction"),
+        "event": known_terms("event") or None,
+        "attraction": known_terms("attraction") or None,
     }
+
+
+def _common_room_type(terms: Sequence[str | None]) -> str | None:
+    # TripCraft takes one type, for all rooms of the trip. A type that only some members get, or
+    # only on some days, would rule out the decided plan.
+    if len(terms) == 1:
+        return terms[0]
+    return "not shared room" if terms and _NOT_SHARED.issuperset(terms) else None
 
 
 def _find_term(topic: str, option: str) -> str | None:
