@@ -193,7 +193,7 @@ def decide_options(topic: str, *options: str) -> dict[str, object]:
     }
     portions = tuple(Portion(option, (f"traveler_{n}",)) for n, option in enumerate(options))
     by_topic[topic] = replace(by_topic[topic], portions=portions)
-    return files.local_constraints(by_topic, None)
+    return files.local_constraints(by_topic, {}, None)
 
 
 TERMS = [(topic, term) for topic, terms in files.TRIPCRAFT_TERMS.items() for term in terms]
@@ -258,9 +258,57 @@ def test_reference_information_is_passed_through(run_negotiation: Runner, tmp_pa
     assert row["query"].startswith("Please plan a 5-day trip from Oslo to Bergen")
 
 
+def test_the_trip_file_constrains_what_the_group_does_not_decide(
+    run_negotiation: Runner, tmp_path: Path
+) -> None:
+    """C2 decides nothing. Under C1 a decision wins, even if TripCraft has no term for it."""
+    stated = {
+        "house rule": "visitors",
+        "cuisine": ["Chinese"],
+        "room type": "private room",
+        "transportation": "no flight",
+        "event": None,
+    }
+    persona = "Traveler Type: Planner; Location Preference: Beaches; Age: Adults"
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["people_number", "local_constraint", "persona"])
+    writer.writerow(["9", repr(stated), persona])
+    (tmp_path / "trips.csv").write_text(text.getvalue(), encoding="utf-8")
+    trip = {
+        "file": str(tmp_path / "trips.csv"),
+        "transportation": "no self-driving",
+        "location_preference": "Hills",
+    }
+    run = run_negotiation(groups=select_groups("team"), conditions=["C1", "C2"], trip=trip)
+    ((decided,), (open_row,)) = (read_trip_rows(run, condition) for condition in ("C1", "C2"))
+    assert ast.literal_eval(open_row["local_constraint"]) == {**stated, "attraction": None}
+    assert ast.literal_eval(decided["local_constraint"]) == {
+        "house rule": None,
+        "cuisine": None,
+        "room type": "entire room",
+        "transportation": "no flight",
+        "event": ["Arts & Theatre"],
+        "attraction": ["Museums"],
+    }
+    assert open_row["persona"] == (
+        "Traveler Type: Planner; Purpose of Travel: Any; Spending Preference: Any; "
+        "Location Preference: Beaches; Age: Adults"
+    )
+    assert decided["persona"].startswith("Traveler Type: Laidback Traveler; ")
+    assert decided["persona"].endswith("; Location Preference: Beaches; Age: Adults")
+    assert decided["people_number"] == "4"
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("a,b\n1,2\n", "unknown column `a`"), ("org,dest\n", "holds no row"), (None, "there is no")],
+    [
+        ("a,b\n1,2\n", "unknown column `a`"),
+        ("org,dest\n", "holds no row"),
+        ("org,local_constraint\nA,None\nB,no flight\n", "`local_constraint` is no"),
+        ("local_constraint\n[]\n", "`local_constraint` is no"),
+        (None, "there is no"),
+    ],
 )
 def test_a_bad_trip_file_is_refused(tmp_path: Path, content: str | None, says: str) -> None:
     path = tmp_path / "trips.csv"

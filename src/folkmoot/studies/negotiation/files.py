@@ -9,6 +9,7 @@ A session is one group under one condition.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -424,6 +425,8 @@ PERSONA_FIELDS = (
     ("Purpose of Travel", "travel_purpose"),
     ("Spending Preference", "spending_preference"),
 )
+LOCATION = "Location Preference"
+CONSTRAINTS = "local_constraint"
 # The terms of TripCraft's constraints by topic. A house rule is what the place must permit: "pets"
 # excludes places with the rule "No pets". So no term expresses a prohibition.
 TRIPCRAFT_TERMS: Mapping[str, tuple[str, ...]] = {
@@ -498,7 +501,32 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
         raise InputError(
             Problem(message, file=str(path), key="trip.file", hint=f"columns: {known}")
         )
+    problems = [
+        Problem(
+            f"`{CONSTRAINTS}` is no Python dictionary",
+            file=str(path),
+            where=str(line),
+            key="trip.file",
+            hint="as {'transportation': 'no flight'}",
+        )
+        for line, row in numbered_rows
+        if _parse_constraints(row) is None
+    ]
+    if problems:
+        raise InputError(problems)
     return rows
+
+
+def _parse_constraints(trip: Trip) -> Mapping[str, object] | None:
+    # Returns None if the cell holds no dictionary. An empty cell and "None" state no constraint.
+    try:
+        value = ast.literal_eval(str(trip.get(CONSTRAINTS) or None))
+    # `ast.literal_eval` raises all of these, for deep nesting for example.
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else None
 
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
@@ -513,7 +541,10 @@ def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
 
 
 def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
-    """Return the decisions of one group as one row of input for the planner TripCraft."""
+    """Return the decisions of one group as one row of input for the planner TripCraft.
+
+    A decision has precedence over the constraint or the persona in `trip` on the same topic.
+    """
     config, by_topic = (
         case.config,
         {slot_decision.topic: slot_decision for slot_decision in decisions},
@@ -530,10 +561,12 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
         "date": trip.get("date") or str(list(default_trip.date)),
         "people_number": len(case.group.members),
         # TripCraft parses this column as a Python literal.
-        "local_constraint": repr(local_constraints(by_topic, default_trip.transportation)),
+        CONSTRAINTS: repr(
+            local_constraints(by_topic, _parse_constraints(trip) or {}, default_trip.transportation)
+        ),
         "budget": trip.get("budget") or budget,
     }
-    persona = persona_line(by_topic, default_trip.location_preference)
+    persona = persona_line(by_topic, _parse_persona(trip), default_trip.location_preference)
     references = {key: value for key, value in trip.items() if key.startswith(REFERENCE)}
     return {
         **columns,
@@ -544,30 +577,51 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
     }
 
 
-def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
+def _parse_persona(trip: Trip) -> dict[str, str]:
+    fields = (field.partition(":") for field in str(trip.get("persona") or "").split(";"))
+    return {name.strip(): value.strip() for name, _, value in fields if value.strip()}
+
+
+def persona_line(
+    by_topic: Mapping[str, SlotDecision], stated: Mapping[str, str], location: str = ""
+) -> str:
     """Return the line of TripCraft's input that describes the travellers.
 
     - `by_topic`: the decision on each topic.
-    - `location`: the preferred location. With "", the line names the chosen attractions instead.
+    - `stated`: the persona of the trip file, as a map from field to value. It fills the fields
+      that the group did not decide.
+    - `location`: the preferred location if the trip file has none. With "", the line names the
+      chosen attractions instead.
     """
-    fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
-    return "; ".join(
-        [*fields, f"Location Preference: {location or _decided_options(by_topic['attraction'])}"]
+    decided = {
+        name: _decided_options(by_topic[topic]) or stated.get(name, "Any")
+        for name, topic in PERSONA_FIELDS
+    }
+    decided[LOCATION] = (
+        stated.get(LOCATION) or location or _decided_options(by_topic["attraction"]) or "Any"
     )
+    # Other fields of the trip file follow.
+    fields = {**decided, **stated, **decided}
+    return "; ".join(f"{name}: {value}" for name, value in fields.items())
 
 
 def _decided_options(decision: SlotDecision) -> str:
     first = [decision.selected_option] if decision.selected_option else []
     options = dict.fromkeys([*first, *(portion.option for portion in decision.portions)])
-    return " / ".join(_SPENDING.get(option, option.title()) for option in options) or "Any"
+    return " / ".join(_SPENDING.get(option, option.title()) for option in options)
 
 
 def local_constraints(
-    by_topic: Mapping[str, SlotDecision], transportation: str | None
+    by_topic: Mapping[str, SlotDecision],
+    stated: Mapping[str, object],
+    transportation: str | None,
 ) -> dict[str, object]:
-    """Return the decisions in TripCraft's input format, as a map from constraint name to value.
+    """Return the constraints in TripCraft's input format, as a map from constraint name to value.
 
-    The value is None if TripCraft has no term for the decided option.
+    - `by_topic`: the decision on each topic. If TripCraft has no term for the decided option, the
+      value is None.
+    - `stated`: the constraints of the trip file, for all that the group did not decide.
+    - `transportation`: the means of transport, if the trip file states none.
     """
 
     def find_terms(topic: str) -> list[str | None]:
@@ -577,7 +631,7 @@ def local_constraints(
     def known_terms(topic: str) -> list[str]:
         return [term for term in find_terms(topic) if term]
 
-    return {
+    decided: dict[str, object] = {
         # TripCraft takes one rule. Of several rules all are in force, so each of them is true.
         "house rule": next(iter(known_terms("house_rule")), None),
         "cuisine": known_terms("cuisine") or None,
@@ -586,6 +640,15 @@ def local_constraints(
         "event": known_terms("event") or None,
         "attraction": known_terms("attraction") or None,
     }
+    # A constraint of the trip file is kept if no decision replaces it. Groups decide nothing about
+    # transport, and may leave a topic open.
+    decided_topics = {topic for topic, decision in by_topic.items() if decision.portions}
+    kept = {
+        name: value
+        for name, value in stated.items()
+        if value is not None and str(name).replace(" ", "_") not in decided_topics
+    }
+    return {**decided, **kept}
 
 
 def _common_room_type(terms: Sequence[str | None]) -> str | None:
