@@ -20,7 +20,7 @@ from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import STUDY, files
 from folkmoot.studies.negotiation.decision import SlotDecision
-from folkmoot.studies.negotiation.rules.operators import Portion
+from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.studies.negotiation.conftest import (
     CALM,
@@ -185,15 +185,21 @@ def test_the_planner_is_told_only_terms_that_an_option_names(run_negotiation: Ru
     assert "House rules: Without pets for everyone." in rows[7]["query"]
 
 
-def decide_options(topic: str, *options: str) -> dict[str, object]:
-    """Return TripCraft's constraints if each option is a part of the decision on the topic."""
+def decide_portions(topic: str, *portions: Portion) -> dict[str, object]:
+    """Return TripCraft's constraints if the decision on the topic has these parts."""
     by_topic = {
         other: SlotDecision(topic=other, source="vote", has_conflict=False, resolution_text="")
         for other in TOPICS
     }
-    portions = tuple(Portion(option, (f"traveler_{n}",)) for n, option in enumerate(options))
     by_topic[topic] = replace(by_topic[topic], portions=portions)
     return files.local_constraints(by_topic, {}, None)
+
+
+def decide_options(topic: str, *options: str) -> dict[str, object]:
+    """Return TripCraft's constraints if each option is a part of the decision on the topic."""
+    return decide_portions(
+        topic, *(Portion(option, (f"traveler_{n}",)) for n, option in enumerate(options))
+    )
 
 
 TERMS = [(topic, term) for topic, terms in files.TRIPCRAFT_TERMS.items() for term in terms]
@@ -238,6 +244,22 @@ def test_a_room_type_of_some_members_is_no_constraint_for_all(full_run: Any) -> 
 )
 def test_one_room_type_has_to_be_true_of_all_parts(options: tuple[str, ...], told: object) -> None:
     assert decide_options("room_type", *options)["room type"] == told
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ((("quiet hours", WHOLE_TRIP), ("pets allowed", WHOLE_TRIP)), "pets"),
+        ((("quiet hours", WHOLE_TRIP), ("pets allowed", "another day")), None),
+        ((("smoking allowed", "Day 1"), ("no smoking", "Day 2")), None),
+        ((("pets allowed", "Day 1"), ("pets welcome", "Day 2")), "pets"),
+    ],
+)
+def test_one_house_rule_has_to_be_true_of_the_whole_trip(
+    rules: tuple[tuple[str, str], ...], told: object
+) -> None:
+    portions = [Portion(option, ("traveler_0",), when) for option, when in rules]
+    assert decide_portions("house_rule", *portions)["house rule"] == told
 
 
 def test_reference_information_is_passed_through(run_negotiation: Runner, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -35,6 +36,7 @@ from folkmoot.studies.negotiation.measures import (
     compare_conditions,
     measure_decision,
 )
+from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.replies import same_allocation
 from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
@@ -632,8 +634,7 @@ def local_constraints(
         return [term for term in find_terms(topic) if term]
 
     decided: dict[str, object] = {
-        # TripCraft takes one rule. Of several rules all are in force, so each of them is true.
-        "house rule": next(iter(known_terms("house_rule")), None),
+        "house rule": _lasting_house_rule(by_topic["house_rule"].portions),
         "cuisine": known_terms("cuisine") or None,
         "room type": _common_room_type(find_terms("room_type")),
         "transportation": transportation,
@@ -649,6 +650,24 @@ def local_constraints(
         if value is not None and str(name).replace(" ", "_") not in decided_topics
     }
     return {**decided, **kept}
+
+
+def _lasting_house_rule(portions: Sequence[Portion]) -> str | None:
+    # TripCraft takes one rule, for all places of the trip. Of several rules at one time all are in
+    # force, so the first with a term is true. A rule of only some days would rule out the decided
+    # plan.
+    times_by_term: defaultdict[str | None, set[str]] = defaultdict(set)
+    for portion in portions:
+        times_by_term[_find_term("house_rule", portion.option)].add(portion.when)
+    all_times = {portion.when for portion in portions}
+    return next(
+        (
+            term
+            for term, times in times_by_term.items()
+            if term and (WHOLE_TRIP in times or times == all_times)
+        ),
+        None,
+    )
 
 
 def _common_room_type(terms: Sequence[str | None]) -> str | None:
