@@ -24,7 +24,7 @@ from folkmoot.errors import FolkmootError, StorageError
 
 # The number of calls lent ahead of need: at first, at least and at most. After a kill these calls
 # count as possibly paid, so they should be few. With too few, calls wait for the disk. Runs that
-# spend one budget at the same time, such as the cells of a grid, divide these numbers.
+# spend one budget at the same time, such as the cells of a grid, divide the least and the most.
 INITIAL_CALLS_AHEAD = 64
 MIN_CALLS_AHEAD = 8
 MAX_CALLS_AHEAD = 1000
