@@ -28,7 +28,7 @@ from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
-from tests.contract.small import EXAMPLES, SMALL, small_study
+from tests.contract.small import EXAMPLES, SMALL, people_of, small_study
 from tests.engine.test_seats import Answers, build_seat_host
 from tests.sweeps import sample_daily
 
@@ -422,3 +422,32 @@ def test_every_study_type_says_what_is_excluded_with_a_human(
         assert analysed_part not in view.read_table(table)[column].cast(pl.String).to_list()
     keys = [finding.key for finding in compute_findings(base.study, run)]
     assert keys[-1] == "exclusions" and "failed" not in keys
+
+
+def test_all_discussions_of_an_excluded_set_are_left_out_of_the_comparison(tmp_path: Path) -> None:
+    """A human fails the check in one discussion of the first set, and another one is in it too."""
+    path = tmp_path / "hall.yaml"
+    path.write_text(
+        f"study: town_hall\n{SMALL['town_hall']}".replace("sets: 1", "sets: 2")
+        + "seats:\n  ids: [set01_lv3/A01, set01_lv4/A02, set02_lv4/A03]\n"
+        "  checks:\n    - {question: Which hall is it, right: This one, after_questions: 1, "
+        "on_failure: exclude}\n",
+        "utf-8",
+    )
+    people = people_of("town_hall")
+
+    def answer(seat_state: SeatState, question: PendingQuestion) -> str:
+        if question.address.startswith("seats/"):
+            return "Another" if seat_state.seat.name == "set01_lv4/A02" else "This one"
+        return people.reply(question.request, question.address).text
+
+    run = run_with_humans(path, answer, overrides=("levels=[3, 4]",))
+    sets = analysed_parts(run.study, run.folder).read_table("discussions")["set"].unique()
+    assert [*sets] == [2]
+    comparison = people_and_models(run.folder)
+    assert comparison is not None
+    rows = [dict(zip(comparison.grid.columns, row, strict=True)) for row in comparison.grid.rows]
+    (before,) = [row for row in rows if row["answer"] == "before satisfaction"]
+    residents = run.table("residents").filter(set=2).height
+    # One discussion of the other set has a human.
+    assert (before["people_n"], before["models_n"]) == (1, residents - 1)

@@ -17,9 +17,11 @@ import polars as pl
 from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.questionnaire import excluded_seats
 from folkmoot.engine.seats.seat_manager import read_seats
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
@@ -78,10 +80,10 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
     """
     answers = scan_participant_answers(run).filter(pl.col("missing").is_null()).collect()
     seats_of_humans = read_seats(run.path)
-    left_out = {seat.group for seat in seats_of_humans if seat.name in excluded_seats(run)}
-    if left_out:
-        names = pl.col("scope").str.split("/").list.concat("speaker_id")
-        answers = answers.filter(names.list.set_intersection([*left_out]).list.len() == 0)
+    if excluded := excluded_seats(run):
+        study = study or find_study_of_run(run)
+        left_out = [seat for seat in seats_of_humans if seat.name in excluded]
+        answers = _without_parts_of(left_out, answers, run, study)
     answerer_kinds = set(answers["answered_by"])
     if HUMAN_MODEL not in answerer_kinds or len(answerer_kinds) < 2:
         return None
@@ -144,6 +146,29 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
         unit=unit,
         units=len({seat.session if share_sessions else seat for seat in seats}),
     )
+
+
+def _without_parts_of(
+    seats: Sequence[Seat], answers: pl.DataFrame, run: RunFolder, study: Study
+) -> pl.DataFrame:
+    # Other figures leave out the whole part of an excluded human, such as all discussions of a set.
+    # Study types that name the unit of replies name this part. Otherwise it is a session or a seat.
+    if study.reply_unit is None:
+        groups = [seat.group for seat in seats]
+        names = pl.col("scope").str.split("/").list.concat("speaker_id")
+        return answers.filter(names.list.set_intersection(groups).list.len() == 0)
+    # A human without any answer is excluded too.
+    is_speaker = pl.col("speaker_id").is_in([seat.id for seat in seats])
+    asked = scan_participant_answers(run).filter(is_speaker).collect()
+    left_out = {
+        study.reply_unit(row)
+        for row in asked.iter_rows(named=True)
+        if any(
+            seat.owns_call(Speaker(row["speaker_id"]), row["scope"].split("/")) for seat in seats
+        )
+    }
+    units = (study.reply_unit(row) for row in answers.iter_rows(named=True))
+    return answers.filter([unit not in left_out for unit in units])
 
 
 def _judge_difference(result: Result) -> Verdict:
