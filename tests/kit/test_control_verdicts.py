@@ -9,7 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from folkmoot.kit.controls.effects import MOST_MOVED, answers_again
+from folkmoot.kit.controls.effects import (
+    MOST_MOVED,
+    answers_again,
+    decision_contrasts,
+    measure_effects,
+)
 from folkmoot.kit.controls.findings import findings_in
 from folkmoot.kit.controls.replacing import UNCHANGED
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, ORDER, RETEST, SAME_LENGTH
@@ -413,13 +418,16 @@ def test_a_version_without_answers_is_named_beside_the_others() -> None:
     assert [row["answers"] for row in rows] == [0, 0]
 
 
-@pytest.mark.parametrize("left", [0, 1, 20])
+@pytest.mark.parametrize("left", [0, 1, 20, 30, 40])
 def test_the_decision_that_most_participants_have_made_is_compared(left: int) -> None:
-    """The final decision of some participants is their first one, because they left after it."""
+    """The final decision of some participants is their first one, because they left after it.
+
+    Controls record such a decision as the final one only.
+    """
     participants = list_participants("A")
     answers = [
         make_answer(AS_DESIGNED, participant, "no", question="first vote", moment="first")
-        for participant in participants
+        for participant in participants[left:]
     ]
     final_answers = [
         make_answer(AS_DESIGNED, participant, "yes", question="last vote")
@@ -435,4 +443,24 @@ def test_the_decision_that_most_participants_have_made_is_compared(left: int) ->
     )
     (row,) = [row for row in rows if row["version"] == "as designed"]
     assert row["decision"] == "last vote against first vote"
-    assert (row["effect_share"], row["answers"]) == (1.0, 120 - left)
+    assert (row["effect_share"], row["answers"]) == (1.0, 2 * (60 - left))
+
+
+def test_conditions_with_questions_in_random_order_are_compared_by_one_question() -> None:
+    """Each question is the last one of some participants, and all of them have the same options."""
+    last_questions = {"A": ("Q1", "Q1", "Q2"), "B": ("Q1", "Q2", "Q2")}
+    answers = [
+        make_answer(AS_DESIGNED, participant, value, question=question)
+        for condition, questions in last_questions.items()
+        for number, participant in enumerate(list_participants(condition))
+        for question in [questions[number % 3]]
+        # The answer depends on the question and not on the condition.
+        for value in [{"Q1": "yes", "Q2": "no"}[question]]
+    ]
+    addresses = [str(answer["decision_address"]) for answer in answers]
+    table = pl.DataFrame(answers, infer_schema_length=None)
+    contrasts = decision_contrasts(table, dict.fromkeys(addresses, ("no", "yes")))
+    ((first, second),) = contrasts.values()
+    assert first == second
+    (effects,) = measure_effects(table, contrasts).values()
+    assert effects[AS_DESIGNED].estimate.value == 0

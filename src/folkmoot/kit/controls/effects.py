@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -232,7 +231,7 @@ def decision_contrasts(
         groups = (contrast.first, contrast.second)
         decisions = [_list_decisions(own, group, options) for group in groups]
         pairs = [
-            (first.name, second.name, min(first.answers, second.answers))
+            _DecisionPair(first, second)
             for first in decisions[0]
             for second in decisions[1]
             # Forms have no options, so their decisions are compared only if they have one name, or
@@ -241,18 +240,58 @@ def decision_contrasts(
             and (first.options or first.name == second.name or contrast.is_before_and_after)
         ]
         if pairs:
-            # The pair with the most answers in both groups. The final decision of some participants
-            # is an earlier one, because they left, and would otherwise replace that of all others.
-            first, second, _ = max(pairs, key=lambda pair: (pair[2], pair[0] == pair[1]))
-            found[contrast] = first, second
+            select = _select_before_and_after if contrast.is_before_and_after else _select_frequent
+            first, second = select(pairs)
+            found[contrast] = first.name, second.name
     return found
 
 
 class _NamedDecision(NamedTuple):
     name: str
     options: tuple[str, ...]
-    # The number of speakers who have answered it.
-    answers: int
+    # Unit and id of each participant who has answered it.
+    answered_by: frozenset[tuple[str, str]]
+
+
+class _DecisionPair(NamedTuple):
+    first: _NamedDecision
+    second: _NamedDecision
+
+    @property
+    def answers(self) -> int:
+        """The number of answers that both groups have at least."""
+        return min(len(self.first.answered_by), len(self.second.answered_by))
+
+    @property
+    def is_one_question(self) -> bool:
+        """True if both decisions have one name."""
+        return self.first.name == self.second.name
+
+
+# The final decision of participants who left is an earlier one. It must not replace that of all
+# others.
+
+
+def _select_before_and_after(pairs: Sequence[_DecisionPair]) -> _DecisionPair:
+    # Those who left made one decision only, so they have no answer to both.
+    return max(
+        pairs,
+        key=lambda pair: (
+            len(pair.first.answered_by & pair.second.answered_by),
+            pair.answers,
+            pair.is_one_question,
+        ),
+    )
+
+
+def _select_frequent(pairs: Sequence[_DecisionPair]) -> _DecisionPair:
+    # Answers of two conditions to one question are compared, unless they are few beside another
+    # pair. With questions in random order, several are the last one about equally often.
+    most = max(pair.answers for pair in pairs)
+    return max(
+        pairs,
+        key=lambda pair: (pair.is_one_question and 2 * pair.answers >= most, pair.answers),
+    )
 
 
 def _list_decisions(
@@ -267,9 +306,12 @@ def _list_decisions(
     )
     ordered = named.sort("len", descending=True, maintain_order=True)
     is_answered = pl.col("value").is_not_null() | pl.col("number").is_not_null()
-    answered = Counter(count_decisions(rows.filter(is_answered))["question"])
+    answered_by: dict[str, set[tuple[str, str]]] = {}
+    answered = rows.filter(is_answered).select("question", "unit", "participant_id").unique()
+    for name, *participant in answered.iter_rows():
+        answered_by.setdefault(name, set()).add(tuple(participant))
     return [
-        _NamedDecision(name, options.get(address, ()), answered[name])
+        _NamedDecision(name, options.get(address, ()), frozenset(answered_by.get(name, ())))
         for name, _, address in ordered.iter_rows()
     ]
 
