@@ -7,6 +7,8 @@ import math
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -522,3 +524,29 @@ def test_controls_planned_by_an_earlier_version_keep_declined_votes(
     assert designed.filter(value="declined").height == 7
     ((_, verification),) = verify_controls(run)
     assert not verification.differences
+
+
+def test_closed_fields_of_a_form_that_the_study_could_not_read_are_answers() -> None:
+    """The study needs a reason too. Controls compare the rating, in each version alike."""
+    decision = conversations.ControlledDecision(
+        *("p1", "p1", "A", "p1", "final", "rating", "rating/p1/ask0", "participant", "model"),
+        options=(), recorded=None, missing="unreadable", is_number=False, age=None,
+    )  # fmt: skip
+    rating = {"type": "integer", "minimum": 1, "maximum": 5}
+    fields = {"rating": rating, "reason": {"type": "string"}}
+    message = {"role": "user", "content": "Rate the plan and give a reason."}
+    request = {"messages": [message], "schema": {"type": "object", "properties": fields}}
+
+    def read(reply: str) -> conversations.DecisionConversation:
+        entry: Any = SimpleNamespace(request=request, reply=reply, model_asked="model")
+        journal: Any = SimpleNamespace(
+            entry_at=lambda _address: entry, list_ask_addresses=lambda address: [address]
+        )
+        spans = SimpleNamespace(spans_at=lambda _address: ())
+        run: Any = SimpleNamespace(read_spans=lambda _addresses: spans)
+        (conversation,) = conversations.read_conversations(run, journal, [decision]).values()
+        return conversation
+
+    readable, unreadable = read('{"rating": 4}'), read("I would rather not.")
+    assert (readable.value, readable.missing) == (4.0, None)
+    assert (unreadable.value, unreadable.missing) == (None, "unreadable")

@@ -245,8 +245,12 @@ def _rebuild_conversation(
     elif schema is not None:
         answer = closed_form(schema, decision.participant_id if decision.is_shared else "")
         read = answer.parse_reply(last.reply) if answer is not None else None
-        value = read.value if isinstance(read, ParsedAnswer) else None
-        missing = read.reason if isinstance(read, Missing) else missing
+        value = None
+        # The closed fields may be valid although the study could not read the whole form.
+        if isinstance(read, ParsedAnswer):
+            value, missing = read.value, None
+        elif isinstance(read, Missing):
+            missing = read.reason
     return DecisionConversation(speaker, Transcript(asked), heard, answer, value, missing)
 
 
