@@ -110,7 +110,8 @@ class Choice(AnswerType[str]):
     @property
     def configuration_error(self) -> str:
         """The reason why the options cannot be told apart, or an empty string."""
-        return _find_indistinguishable_options(self.options)
+        # Without sources, which the cache would otherwise keep in memory.
+        return _find_indistinguishable_options(tuple(map(str, self.options)))
 
     @property
     def listed_options(self) -> tuple[str, ...]:
@@ -335,19 +336,19 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     return index._replace(exact=exact)
 
 
-# Each question needs the result. The sources of the options do not matter for it.
+# Each question needs the result.
 @lru_cache(maxsize=4096)
 def _find_indistinguishable_options(options: tuple[str, ...]) -> str:
     if not options:
         return "there are no options to choose from"
     if not all(map(visible_text, options)):
         return "an option has no text, so no reply can choose it"
-    index = _build_index(tuple(sorted(set(map(str, options)))))
+    index = _build_index(tuple(sorted(set(options))))
     # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
     pairs = indistinguishable_pairs(options) if len(index.exact) < len(set(options)) else []
     if not pairs:
         return ""
-    first, second = (str(options[place]) for place in pairs[0])
+    first, second = (options[place] for place in pairs[0])
     return f"the options {first!r} and {second!r} cannot be distinguished: {IGNORED_DIFFERENCES}"
 
 
