@@ -430,6 +430,21 @@ def test_a_number_that_the_answer_may_have_is_no_code(tmp_path: Path, column: st
         compare_runs([run, file])
 
 
+def test_a_number_is_accepted_if_one_of_the_runs_has_the_column_without_a_range(
+    tmp_path: Path,
+) -> None:
+    """Runs of two study types may have different scales under one name."""
+    humans, simulated = draw_humans_and_simulation(10)
+    rated = [{**row, "confidence_before": 60.0 + i % 5} for i, row in enumerate(simulated)]
+    run, file = write_run_and_humans(tmp_path / "first", humans, rated)
+    other, _ = write_run_and_humans(tmp_path / "second", humans, rated)
+    (other / "study.yaml").write_text("study: survey_of_another_type\n")
+    file.write_text("arm,confidence_before\n" + "acp,62\nacp,165\nacp,65\n" * 4)
+    with pytest.raises(InputError, match="165 is no answer to confidence_before"):
+        compare_runs([run, file])
+    compare_runs([run, other, file])
+
+
 def test_messages_name_the_line_of_json_lines_and_the_row_of_parquet(tmp_path: Path) -> None:
     run, _ = write_run_and_humans(tmp_path, *draw_humans_and_simulation(10))
     table = pl.DataFrame({"arm": ["acp"] * 3, "position_changed": ["yes", "no", "maybe"]})

@@ -13,6 +13,7 @@ import folkmoot
 from folkmoot import Row, Session, Speaker, Study, StudyConfig, column
 from folkmoot.engine.study.study import ENGINE_TABLES, describe_tables
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.storage.rows import AnswerRange, column_ranges
 
 
 class Placed(Row):
@@ -38,6 +39,19 @@ def test_row_class_declares_its_columns_and_meanings() -> None:
     ]
     assert Vote.column_meanings()["who"] == "who it was"
     assert "round" not in Vote.column_meanings()
+
+
+def test_a_column_without_a_range_in_one_of_the_tables_has_none() -> None:
+    class Rating(Row, table="ratings"):
+        score: int | None = column("the rating", between=(1, 5))
+        share: float | None = column("a share", between=(0, 1))
+
+    class Measure(Row, table="measures"):
+        score: float | None = column("the mean rating", between=(0, 6))
+        share: float | None = column("a ratio")
+
+    assert column_ranges([Rating, Measure]) == {"score": AnswerRange(False, 0, 6)}
+    assert column_ranges([Rating])["share"] == AnswerRange(False, 0, 1)
 
 
 def test_tables_and_codebook_come_from_the_class_with_and_without_rows(tmp_path: Path) -> None:

@@ -185,12 +185,18 @@ def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
 
 
 def column_ranges(tables: Iterable[type[Row]]) -> dict[str, AnswerRange]:
-    """Return the numbers that columns may hold, the widest range if tables differ."""
+    """Return the numbers that columns may hold, the widest range if tables differ.
+
+    A column that one of the tables has without a range may hold any number.
+    """
     ranges: dict[str, AnswerRange] = {}
+    without_range = set[str]()
     for row in tables:
-        for name, own in row.column_ranges().items():
+        own_ranges = row.column_ranges()
+        without_range |= row.columns().keys() - own_ranges.keys()
+        for name, own in own_ranges.items():
             ranges[name] = own.widened(ranges.get(name, own))
-    return ranges
+    return {name: own for name, own in ranges.items() if name not in without_range}
 
 
 def _column_kind(hint: object) -> str:

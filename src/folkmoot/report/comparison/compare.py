@@ -345,11 +345,19 @@ def _require_declared_numbers(
 
 
 def _declared_numbers(runs: Sequence[Sample]) -> dict[str, AnswerRange]:
-    # Column → the widest range in any run.
+    # Column → the widest range in any run. A run of another study type may have the column without
+    # a range, so that any number is an answer.
     declared: dict[str, AnswerRange] = {}
+    without_range = {
+        column
+        for run in runs
+        for column in columns_of_runs([run], pl.Float64())
+        if column not in run.number_ranges
+    }
     for run in runs:
         for column, own in run.number_ranges.items():
-            declared[column] = own.widened(declared.get(column, own))
+            if column not in without_range:
+                declared[column] = own.widened(declared.get(column, own))
     return declared
 
 
