@@ -105,7 +105,7 @@ _BY_PROVENANCE = "forked_by_provenance"
 # The key of the plan that says that texts change places within lists only.
 _WITHIN_LISTS = "exchanged_within_lists"
 # The key of the plan that says that a way out, such as `declined`, is a missing answer.
-_WAYS_OUT_MISSING = "ways_out_are_missing"
+_DECLINED_IS_MISSING = "ways_out_are_missing"
 
 
 class ControlsConfig(StudyConfig):
@@ -227,7 +227,7 @@ async def _run_controls(
     conversations, versions, forks, finished = await _prepare_versions(
         run, with_humans, session, samples, everyone
     )
-    if _is_planned_earlier(run, _WAYS_OUT_MISSING):
+    if _is_planned_earlier(run, _DECLINED_IS_MISSING):
         conversations = _with_ways_out_as_values(conversations, everyone)
     plan: dict[str, Any] = {
         "decisions": {
@@ -236,7 +236,7 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _WAYS_OUT_MISSING):
+    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING):
         if not _is_planned_earlier(run, key):
             plan[key] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
