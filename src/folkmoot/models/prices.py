@@ -173,7 +173,7 @@ def _current_time() -> int:
     return int(time.time())
 
 
-# Calls of one second ask at the same time.
+# Many calls ask within a second.
 @functools.lru_cache(maxsize=256)
 def _price_starts(provider: str, model: str, now: int) -> tuple[int, ...]:
     # The beginnings of the price intervals that reach into the next 24 hours, in seconds since

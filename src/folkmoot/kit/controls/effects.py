@@ -240,6 +240,8 @@ def decision_contrasts(
             and (first.options or first.name == second.name or contrast.is_before_and_after)
         ]
         if pairs:
+            # The final decision of participants who left is an earlier one. It must not replace
+            # that of all others.
             select = _select_before_and_after if contrast.is_before_and_after else _select_frequent
             first, second = select(pairs)
             found[contrast] = first.name, second.name
@@ -266,10 +268,6 @@ class _DecisionPair(NamedTuple):
     def is_one_question(self) -> bool:
         """True if both decisions have one name."""
         return self.first.name == self.second.name
-
-
-# The final decision of participants who left is an earlier one. It must not replace that of all
-# others.
 
 
 def _select_before_and_after(pairs: Sequence[_DecisionPair]) -> _DecisionPair:

@@ -78,12 +78,13 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
     Returns None if only humans or only models answered.
     Raises StorageError if the journal cannot be read.
     """
-    answers = scan_participant_answers(run).filter(pl.col("missing").is_null()).collect()
+    asked = scan_participant_answers(run).collect()
     seats_of_humans = read_seats(run.path)
     if excluded := excluded_seats(run):
         study = study or find_study_of_run(run)
         left_out = [seat for seat in seats_of_humans if seat.name in excluded]
-        answers = _without_parts_of(left_out, answers, run, study)
+        asked = _without_parts_of(left_out, asked, study)
+    answers = asked.filter(pl.col("missing").is_null())
     answerer_kinds = set(answers["answered_by"])
     if HUMAN_MODEL not in answerer_kinds or len(answerer_kinds) < 2:
         return None
@@ -148,27 +149,21 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
     )
 
 
-def _without_parts_of(
-    seats: Sequence[Seat], answers: pl.DataFrame, run: RunFolder, study: Study
-) -> pl.DataFrame:
+def _without_parts_of(seats: Sequence[Seat], asked: pl.DataFrame, study: Study) -> pl.DataFrame:
     # Other figures leave out the whole part of an excluded human, such as all discussions of a set.
     # Study types that name the unit of replies name this part. Otherwise it is a session or a seat.
     if study.reply_unit is None:
         groups = [seat.group for seat in seats]
         names = pl.col("scope").str.split("/").list.concat("speaker_id")
-        return answers.filter(names.list.set_intersection(groups).list.len() == 0)
-    # A human without any answer is excluded too.
-    is_speaker = pl.col("speaker_id").is_in([seat.id for seat in seats])
-    asked = scan_participant_answers(run).filter(is_speaker).collect()
+        return asked.filter(names.list.set_intersection(groups).list.len() == 0)
+    units = [study.reply_unit(row) for row in asked.iter_rows(named=True)]
+    # The rows have missing answers too, because a human without any answer is excluded as well.
     left_out = {
-        study.reply_unit(row)
-        for row in asked.iter_rows(named=True)
-        if any(
-            seat.owns_call(Speaker(row["speaker_id"]), row["scope"].split("/")) for seat in seats
-        )
+        unit
+        for unit, speaker_id, scope in zip(units, asked["speaker_id"], asked["scope"], strict=True)
+        if any(seat.owns_call(Speaker(speaker_id), scope.split("/")) for seat in seats)
     }
-    units = (study.reply_unit(row) for row in answers.iter_rows(named=True))
-    return answers.filter([unit not in left_out for unit in units])
+    return asked.filter([unit not in left_out for unit in units])
 
 
 def _judge_difference(result: Result) -> Verdict:

@@ -297,10 +297,14 @@ class SatisfactionRow(OfDiscussion, table="satisfaction"):
     agent_id: str = column("id of the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
     pre_satisfaction: int | None = column(
-        "satisfaction before the discussion, 1–10", between=(1, 10)
+        "satisfaction before the discussion, 1–10", between=_RANGES["pre_satisfaction"]
     )
-    post_satisfaction: int | None = column("satisfaction after the outcome, 1–10", between=(1, 10))
-    satisfaction_delta: int | None = column("satisfaction after minus before", between=(-9, 9))
+    post_satisfaction: int | None = column(
+        "satisfaction after the outcome, 1–10", between=_RANGES["post_satisfaction"]
+    )
+    satisfaction_delta: int | None = column(
+        "satisfaction after minus before", between=_RANGES["satisfaction_delta"]
+    )
     pre_reason: str = column("the resident's reason before the discussion")
     post_reason: str = column("the resident's reason after the outcome")
     pre_missing: str | None = column(
