@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ FloatArray = NDArray[np.float64]
 EXCHANGES = 1000
 RESAMPLES = 400
 LEVEL = 0.95
+# Count the quartiles below a number, and those up to it.
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +235,20 @@ def _count_tables(
 
 
 def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
-    # If all answers are numbers, answers between the same two quartiles get the same column.
+    # If all answers are numbers, those between the same two quartiles get the same column. A number
+    # that is a quartile itself gets a column of its own, so any number that more than a quarter of
+    # all answers have is apart from lower and from higher ones. If it shared the column of the
+    # lower ones, a difference between the two would be invisible.
     everything = [value for some in values for value in some]
     numbers = [float(value) for value in everything if isinstance(value, (int, float))]
     if not numbers or len(numbers) < len(everything):
         return {kind: index for index, kind in enumerate(dict.fromkeys(everything))}
     bounds = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))
-    return {value: int(np.searchsorted(bounds, float(value))) for value in set(everything)}  # type: ignore[arg-type]
+    columns = {}
+    for value in set(everything):
+        below, at_most = (int(np.searchsorted(bounds, float(value), side)) for side in _SIDES)  # type: ignore[arg-type]
+        columns[value] = below + at_most
+    return columns
 
 
 def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
