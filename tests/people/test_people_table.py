@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from datetime import date
 from pathlib import Path
 
+import openpyxl
 import polars as pl
 import pytest
 
@@ -175,6 +177,45 @@ def test_a_table_of_too_many_columns_is_refused(
         "jsonl": wide_table.write_ndjson,
     }[kind](path)
     with pytest.raises(InputError, match="51 columns, the limit is 50"):
+        read_personas(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
+def test_nan_is_missing_in_every_format(tmp_path: Path, kind: str) -> None:
+    """pandas writes a missing number as NaN. The other numbers of the column stay numbers."""
+    path = tmp_path / f"people.{kind}"
+    rows = {
+        "id": ["a", "b"],
+        "age": [31.0, math.nan],
+        "trust": [math.nan, 2.5],
+        "weight": [math.nan, 0.5],
+    }
+    if kind == "parquet":
+        pl.DataFrame(rows).write_parquet(path)
+    else:
+        # In these formats a text beside whole numbers keeps their spelling.
+        cells = pl.DataFrame({**rows, "age": [31, None]})
+        if kind == "csv":
+            cells.write_csv(path)
+            assert "a,31,NaN,NaN" in path.read_text()
+        else:
+            book = openpyxl.Workbook()
+            for row in [tuple(rows), *cells.rows()]:
+                book.active.append(["NaN" if str(cell) == "nan" else cell for cell in row])
+            book.save(path)
+    full, gap = read_personas(path)
+    assert (full.text, full.demographics, full.extra) == ("a 31-year-old person.", {"age": 31}, {})
+    assert (gap.text, gap.demographics) == ("a person. Trust: 2.5.", {})
+    assert read_panel(path).weights == (1.0, 0.5)
+
+
+@pytest.mark.parametrize("cell", [math.inf, [1.0, math.nan], {"score": -math.inf}])
+def test_a_number_that_no_run_can_write_is_refused_with_its_place(
+    tmp_path: Path, cell: object
+) -> None:
+    path = tmp_path / "people.parquet"
+    pl.DataFrame({"age": [31, 40], "trust": [None, cell]}, strict=False).write_parquet(path)
+    with pytest.raises(InputError, match=r"people\.parquet:2: trust: .*number that is not finite"):
         read_personas(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,31 @@ def write_in_format(folder: Path, kind: str) -> Path:
         ]
         write_sheet(formatted_path, [list(table.columns), *numbers_and_texts])
     return formatted_path
+
+
+def test_nan_is_a_missing_answer_and_a_missing_attribute(tmp_path: Path) -> None:
+    """A number of a Parquet file that is missing in pandas is NaN."""
+    path = tmp_path / "people.parquet"
+    pl.DataFrame(
+        {
+            "person": ["a", "a", "b"],
+            "item": ["buses", "parks", "buses"],
+            "before": [3.0, math.nan, 4.0],
+            "after": [4.0, 5.0, math.nan],
+            "age": [math.nan, math.nan, 41.0],
+            "sex": ["F", "F", "M"],
+        }
+    ).write_parquet(path)
+    table = read_people(path)
+    assert table["before"].to_list() == ["3", None, "4"]
+    assert table["after"].to_list() == ["4", "5", None]
+    first, second = read_personas(path)
+    assert (first.text, second.text) == ("a woman.", "a 41-year-old man.")
+    one_item = tmp_path / "one_item.parquet"
+    pl.read_parquet(path).filter(pl.col("item") == "buses").write_parquet(one_item)
+    people = people_file(one_item).tables["participants"]
+    assert people["final_choice"].to_list() == ["4", None]
+    assert people["age"].to_list() == [None, 41]
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet", ".jsonl", ".xlsx"])

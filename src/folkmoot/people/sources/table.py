@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,7 @@ KEPT_AS_WRITTEN = (
     *WEIGHT_COLUMNS,
 )
 CODE_HINT = f"{MISSING_HINT}; a true value needs its unit, such as “99 euros”"
+NOT_FINITE = "this cell has a number that is not finite"
 AGE_HINT = f"{MISSING_HINT}; a true age can be given as a band, such as “75-79”"
 # Names of the demographics in surveys. A column that is not recognised would appear in the
 # description next to a drawn value that contradicts it.
@@ -100,6 +102,11 @@ def read_personas(path: Path, *, with_first_answers: bool = False) -> list[Perso
             and value is not None
             and str(value).strip()
         }
+        problems += [
+            Problem(NOT_FINITE, str(path), str(number + first_line(path)), name, MISSING_HINT)
+            for name, cell in cells.items()
+            if _has_nonfinite_number(cell)
+        ]
         first_answers = cells.pop(FIRST_ANSWERS, "") if with_first_answers else ""
         persona = _build_persona(number, cells)
         if persona is not None and first_answers:
@@ -141,6 +148,14 @@ def _read_people_frame(path: Path, with_first_answers: bool) -> pl.DataFrame:
         hint = "a table of answers has the columns person, item, before and after"
         raise InputError(Problem("this table has no first answers", str(path), hint=hint))
     return table
+
+
+def _has_nonfinite_number(cell: object) -> bool:
+    # No run can be written with such a number. A file with types may also have it in a list.
+    if isinstance(cell, float):
+        return not math.isfinite(cell)
+    parts = cell.values() if isinstance(cell, Mapping) else cell if isinstance(cell, list) else ()
+    return any(map(_has_nonfinite_number, parts))
 
 
 def _clean_cell(value: object) -> object:

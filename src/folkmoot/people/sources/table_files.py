@@ -105,13 +105,13 @@ def _read_cells(path: Path) -> pl.DataFrame:
                 problem = f"{rows:,} rows, the limit is {MAX_PEOPLE:,}"
                 raise InputError(Problem(problem, str(path), hint=_SMALLER))
             _check_columns(path, len(pl.read_parquet_schema(path)))
-            return _without_fractions(pl.read_parquet(path))
+            return _without_nan_and_fractions(pl.read_parquet(path))
         if kind in _SEPARATORS:
             return _read_separated_file(path, _SEPARATORS[kind])
         if kind in _JSON_LINES:
             table = pl.read_ndjson(path, infer_schema_length=None)
             _check_columns(path, table.width)
-            return _without_fractions(table)
+            return _without_nan_and_fractions(table)
         if kind == ".xlsx":
             return _read_sheet(path)
     except FileNotFoundError as error:
@@ -171,9 +171,10 @@ def _without_nameless_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     return table.drop(nameless)
 
 
-def _without_fractions(table: pl.DataFrame) -> pl.DataFrame:
-    # R and pandas store whole numbers as floats if one is missing. A persona should be 31 years
-    # old, not 31.0.
+def _without_nan_and_fractions(table: pl.DataFrame) -> pl.DataFrame:
+    # R and pandas store whole numbers as floats if one is missing, and the missing one as NaN. A
+    # persona should be 31 years old, not 31.0.
+    table = table.with_columns(pl.selectors.float().fill_nan(None))
     return table.with_columns(
         column.cast(pl.Int64) if column.dtype.is_float() and are_whole(column) else column
         for column in table
@@ -215,7 +216,8 @@ def _parse_number_column(column: pl.Series) -> pl.Series:
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)
         if numbers.cast(pl.String).eq_missing(column).all():
-            return numbers
+            # Among decimals "NaN" is read as a number, and it is a missing cell.
+            return numbers.fill_nan(None)
     return column
 
 
