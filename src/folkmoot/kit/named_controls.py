@@ -83,7 +83,7 @@ def findings_with_controls(study: Study[Any], run: RunFolder) -> list[Finding]:
         return findings
     from folkmoot.kit.controls.findings import control_findings
 
-    return [*findings, *control_findings(run)]
+    return [*findings, *control_findings(run, study)]
 
 
 def require_decisions(found: StudyFile) -> None:

@@ -40,6 +40,7 @@ from folkmoot.engine.settings.hypotheses import (
     read_sealed,
 )
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
+from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
     add_strict_findings,
@@ -240,6 +241,8 @@ class Study(Generic[ConfigT]):
     # journal. `tables` lists their classes. They may be made at any moment of a run, so they follow
     # from what the run has recorded and from nothing else.
     derived_tables: Callable[[RunFolder, JournalReader], Iterable[Row]] = lambda _run, _journal: ()
+    # What controls need to know about the decisions in the table `exposure`.
+    decision_design: DecisionDesign = field(default_factory=DecisionDesign)
     # The meaning of the study's columns: column → text, or table → {column → text}.
     codebook: Mapping[str, object] = field(default_factory=dict)
     # Returns name → content of the files that `folkmoot new` writes beside a new study file. A file

@@ -88,6 +88,7 @@ from folkmoot.kit.controls.tables import (
     are_controls_missing,
     closed_value,
     finished_controls,
+    with_independent_units,
 )
 from folkmoot.kit.run_below import (
     Below,
@@ -198,7 +199,11 @@ def _models_of(run: RunFolder, config: ControlsConfig) -> list[str]:
 def _persona_variance(
     run: RunFolder, controls: RunFolder, _journal: JournalReader
 ) -> list[PersonaVarianceRow]:
-    return persona_variance_rows(controls.read_table(ControlRow.table), read_attributes(run))
+    design = find_study_of_run(run).decision_design
+    answers = controls.read_table(ControlRow.table)
+    return persona_variance_rows(
+        with_independent_units(answers, design.independent_unit), read_attributes(run)
+    )
 
 
 async def _run_controls(

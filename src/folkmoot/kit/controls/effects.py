@@ -27,6 +27,7 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     SAME_LENGTH,
     closed_value,
+    list_units,
 )
 from folkmoot.kit.findings import (
     condition_name,
@@ -139,7 +140,7 @@ def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
 
 def unit_name(rows: pl.DataFrame) -> str:
     """Return the name of the unit of analysis, as in the field `unit` of a finding."""
-    alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
+    alone = list_units(rows) == rows["participant_id"].to_list()
     return "participant" if alone else "conversation"
 
 
@@ -356,7 +357,7 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
     decided = count_decisions(rows)["missing"].to_list()
     answers: dict[str | None, tuple[list[str | float], list[str]]] = {}
     by_participant: dict[tuple[str, str, str | None], str | float] = {}
-    for row in rows.iter_rows(named=True):
+    for row, unit in zip(rows.iter_rows(named=True), list_units(rows), strict=True):
         # Nothing to replace means that the prompt is as designed, so the original answer counts.
         value = row["expected"] if row["missing"] == UNCHANGED else None
         if value is None and row["missing"] is None:
@@ -365,7 +366,7 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
             values, units = answers.setdefault(row["field"], ([], []))
             # Convert numbers, so that 3 and 3.0 are the same answer.
             values.append(closed_value(value))
-            units.append(row["unit"])
+            units.append(unit)
             by_participant[row["unit"], row["participant_id"], row["field"]] = values[-1]
     return Version(
         {
@@ -593,7 +594,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     for key, asked_rows in asked.group_by("control", "moment", "role", maintain_order=True):
         control, moment, role = map(str, key)
         own = asked_rows.filter(pl.col("missing").is_null())
-        same = clustered_share(_are_same(own), own["unit"].to_list())
+        same = clustered_share(_are_same(own), list_units(own))
         by = [] if role == PARTICIPANT_ROLE else [role]
         shift = measure_drift(
             [*_before_and_after(own)], generator(0, ("again", control, moment, *by))
@@ -692,7 +693,7 @@ def _changes_beyond_retest(own: pl.DataFrame, retest: pl.DataFrame) -> Estimate 
         return None
     # Both answers are compared with the same answer of the run, so the two shares of changed
     # answers are dependent. Their difference is therefore taken within participants.
-    units, subjects = tuple(both["unit"].to_list()), tuple(both.select(key).rows())
+    units, subjects = tuple(list_units(both)), tuple(both.select(key).rows())
     changed, noise = (
         Side(np.array([not hit for hit in _are_same(rows)], float), units, subjects=subjects)
         for rows in (both, again)
@@ -725,7 +726,7 @@ def fewest_units(estimates: Iterable[Estimate]) -> int:
 def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[ConditionAnswers, ConditionAnswers]]:
     # The answers in the run and again. Each field of a form is a question.
     for _, own in rows.group_by("field", maintain_order=True):
-        units = tuple(own["unit"].to_list())
+        units = tuple(list_units(own))
         yield (
             ConditionAnswers(tuple(expected_answers(own)), units),
             ConditionAnswers(tuple(given_answers(own)), units),

@@ -13,6 +13,8 @@ import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import ControlSettings
+from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.kit.controls.asking import ControlsConfig
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.effects import (
@@ -38,11 +40,14 @@ from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     FACT,
+    INDEPENDENT_UNIT,
     NEGATIVE,
     RETEST,
     ControlRow,
     are_controls_missing,
+    list_units,
     open_controls,
+    with_independent_units,
 )
 from folkmoot.kit.findings import (
     collect_findings,
@@ -80,8 +85,10 @@ LEAST_KEPT = Margin(low=0.9)
 LEAST_RELIABLE = Margin(low=0.8)
 
 
-def control_findings(run: RunFolder) -> list[Finding]:
+def control_findings(run: RunFolder, study: Study | None = None) -> list[Finding]:
     """Return the findings of the controls of a run, or an empty list without controls.
+
+    `study`: the study type of the run. None means that it is looked up.
 
     If the controls are unfinished, or their folder is missing, returns one finding that says so.
     """
@@ -102,6 +109,7 @@ def control_findings(run: RunFolder) -> list[Finding]:
         _options_in(run),
         _margins(controls),
         read_attributes(run),
+        (study or find_study_of_run(run)).decision_design,
     )
 
 
@@ -118,15 +126,18 @@ def findings_in(
     options: Mapping[str, tuple[str, ...]],
     margins: Mapping[str, float],
     attributes: pl.DataFrame | None = None,
+    design: DecisionDesign | None = None,
 ) -> list[Finding]:
     """Return the findings of a table of answers to control questions.
 
     - `options`: a map from the address of a decision to the options of the decision.
     - `margins`: for each question, the largest difference that counts as no difference.
     - `attributes`: the stated attributes of the participants, or None.
+    - `design`: what the study type declares about its decisions, or None for the defaults.
     """
     # The options have one order for all participants.
-    table = with_roles(table)
+    design = design or DecisionDesign()
+    table = with_independent_units(with_roles(table), design.independent_unit)
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)
@@ -166,7 +177,7 @@ def _asked_finding(table: pl.DataFrame) -> Finding | None:
     is_shared = pl.col("speaker_id") != pl.col("participant_id")
     rows: list[dict[str, TableCell]] = []
     said = []
-    who = pl.struct("unit", "participant_id").n_unique()
+    who = pl.struct(INDEPENDENT_UNIT, "participant_id").n_unique()
     groups = asked.with_columns(shared=is_shared).group_by("role", "shared", maintain_order=True)
     for (role, shared), own in groups:
         # A form has a row for each of its fields, but it is one answer.
@@ -449,7 +460,7 @@ def _answers_of_arm(arm: pl.DataFrame, question: str) -> ConditionAnswers:
         value if value is not None else name
         for value, name in rows.select("value", "number").iter_rows()
     ]
-    return ConditionAnswers(tuple(values), tuple(rows["unit"].to_list()))
+    return ConditionAnswers(tuple(values), tuple(list_units(rows)))
 
 
 def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
@@ -464,7 +475,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
             for number, expected in rows.select("number", "expected").iter_rows()
         ]
         shares[f"{condition_name(str(condition))}, {moment} decision"] = clustered_share(
-            hits, rows["unit"].to_list()
+            hits, list_units(rows)
         )
     failed = [
         name for name, estimate in shares.items() if LEAST_KEPT.judge_interval(estimate) == FAILED
@@ -503,7 +514,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
     verdicts = []
     for (decision, role), asked_rows in again.group_by("question", "role", maintain_order=True):
         own = asked_rows.filter(pl.col("missing").is_null())
-        own_units = own["unit"].to_list()
+        own_units = list_units(own)
         first, second = expected_answers(own), given_answers(own)
         hits = [a == b for a, b in zip(first, second, strict=True)]
         same = clustered_share(hits, own_units)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.hints import capitalise
 from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers, unit_name
-from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow
+from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow, list_units
 from folkmoot.kit.findings import estimate_cells, interval_chart
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none, format_percent
 from folkmoot.measures.persona_variance import (
@@ -47,11 +48,14 @@ def persona_variance_rows(
     ):
         decision = question if field is None else f"{question}: {field}"
         first, second = expected_answers(own), given_answers(own)
-        units = own["unit"].to_list()
+        units = list_units(own)
         whole = Estimate(math.nan, math.nan, math.nan, own.height, len(set(units)))
         reason = _TOO_FEW
-        if own.height >= FEWEST_PARTICIPANTS:
+        # In a workbook with constants, a participant makes a first decision in each experiment.
+        people = len({*zip(units, own["participant_id"].to_list(), strict=True)})
+        if people >= FEWEST_PARTICIPANTS:
             whole, reason = intraclass_correlation(first, second, units), _NO_VARIANCE
+        whole = replace(whole, n=people)
         rows.append(_build_row(str(decision), WHOLE_PERSONA, "ICC(1)", whole, reason))
         if attributes is None:
             continue

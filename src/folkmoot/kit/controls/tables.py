@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+
+import polars as pl
 
 from folkmoot.engine.seats.withdrawal import select_since_withdrawal
 from folkmoot.storage.amendments import Amendment, read_amendments
@@ -27,6 +30,8 @@ NAMES = {
     SAME_LENGTH: "neutral texts of equal length",
     ORDER: "order reversed",
 }
+# The column of the independent units, which the findings add to the table of control answers.
+INDEPENDENT_UNIT = "independent_unit"
 # The value of the column `attribute` for the persona as a whole.
 WHOLE_PERSONA = "the whole persona"
 
@@ -76,7 +81,12 @@ class ControlRow(Row, table="control_answers"):
     )
     role: str = column("the role of the speaker: participant, moderator, …")
     condition: str = column("the condition in which the decision was made")
-    unit: str = column("what is independent of others: the group, session or hall, or the person")
+    unit: str = column(
+        "what is independent of others: the group, session or hall, or the person. In a workbook "
+        "with several experiments it is the session in one of them, EXPERIMENT/SESSION. All "
+        "experiments have the same participants in the same sessions, so figures count a session "
+        "once"
+    )
     moment: str = column(
         "first: the participant's first decision; final: the last of a condition. A decision that "
         "is both is the first one in the retest alone"
@@ -99,6 +109,24 @@ class ControlRow(Row, table="control_answers"):
         "later prompt quotes from it"
     )
     address: str = column("the control question, in the journal of the controls")
+
+
+def with_independent_units(
+    table: pl.DataFrame, independent_unit: Callable[[str], str]
+) -> pl.DataFrame:
+    """Return a table of control answers with the column `independent_unit`.
+
+    `independent_unit`: returns the independent unit of a unit, see `DecisionDesign`.
+    """
+    # The column `unit` says in which conversation a participant answered.
+    units = [independent_unit(unit) for unit in table["unit"].to_list()]
+    return table.with_columns(pl.Series(INDEPENDENT_UNIT, units, pl.String))
+
+
+def list_units(rows: pl.DataFrame) -> list[str]:
+    """Return the independent unit of each row of a table of control answers."""
+    # Without the column, each unit is independent.
+    return rows[INDEPENDENT_UNIT if INDEPENDENT_UNIT in rows.columns else "unit"].to_list()
 
 
 def closed_value(value: object) -> str | float:

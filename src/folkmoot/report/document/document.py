@@ -143,7 +143,7 @@ def build_document(
     if "coding" not in {finding.key for finding in findings}:
         findings += collect_findings(coding.coding_finding(run))
     # Findings that the caller has computed contain those of controls.
-    findings += [] if known else control_findings(run)
+    findings += [] if known else control_findings(run, study)
     findings += collect_findings(
         [
             people_and_models(run, study),

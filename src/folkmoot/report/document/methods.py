@@ -21,11 +21,13 @@ from folkmoot.kit.controls.findings import with_roles
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     FACT,
+    INDEPENDENT_UNIT,
     NAMES,
     NEGATIVE,
     ControlRow,
     are_controls_missing,
     open_controls,
+    with_independent_units,
 )
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.inference.claims import Result
@@ -77,7 +79,7 @@ def build_methods(
         _describe_design(run, study, front, times),
         _describe_material(run, front),
         _describe_analysis(results),
-        _describe_controls(run, front.card),
+        _describe_controls(run, study, front.card),
         _describe_record(run),
     )
     paragraphs = tuple(" ".join(filter(None, sentences)) for sentences in parts)
@@ -221,19 +223,23 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
     yield from describe_families([result.claim for result in results])
 
 
-def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]:
+def _describe_controls(run: RunFolder, study: Study, card: Sequence[CardRow]) -> Iterator[str]:
     controls = open_controls(run)
     if are_controls_missing(run):
         yield "Control questions were asked, but their folder is missing."
     elif controls is None:
         yield "No control questions were asked."
     else:
-        table = with_roles(controls.read_table(ControlRow.table))
+        # Participants who took part in several experiments are counted once.
+        table = with_independent_units(
+            with_roles(controls.read_table(ControlRow.table)),
+            study.decision_design.independent_unit,
+        )
         answered = table.filter(pl.col("control") != AS_DESIGNED, pl.col("missing").is_null())
         # A form has a row for each of its fields, but it is one answer.
         answered = answered.unique(ANSWER_KEYS, maintain_order=True)
         # Participants of several groups may have the same id.
-        people = pl.struct("unit", "participant_id").n_unique()
+        people = pl.struct(INDEPENDENT_UNIT, "participant_id").n_unique()
         counts = answered.group_by("control", "role", maintain_order=True).agg(
             people.alias("people"), pl.len()
         )

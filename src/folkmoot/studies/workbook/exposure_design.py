@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.kit.exposure import Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
@@ -125,4 +126,11 @@ def _heard_utterances(
             return
 
 
+def _session_of_unit(unit: str) -> str:
+    # All experiments have the same participants in the same sessions, so a session is one
+    # independent unit in however many experiments it is played.
+    return unit.rpartition("/")[2]
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
+DECISIONS = DecisionDesign(independent_unit=_session_of_unit)

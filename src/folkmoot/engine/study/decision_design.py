@@ -1,0 +1,17 @@
+"""What a study type declares about its decisions, so that controls can compare their answers."""
+# The table `exposure` (`kit.exposure`) lists the decisions themselves. These declarations hold for
+# every run with the same settings, whatever was answered in it.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionDesign:
+    """The design behind the decisions of a study type, as `Study.decision_design` declares it."""
+
+    # Returns the independent unit of a unit in the table `exposure`. The two differ if the same
+    # participants pass through several units, such as the same session in several experiments.
+    independent_unit: Callable[[str], str] = lambda unit: unit
