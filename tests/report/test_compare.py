@@ -363,22 +363,20 @@ def test_runs_of_different_study_types_have_no_common_measures(base_run, tmp_pat
 
 
 def test_measures_are_clustered_by_conversation(tmp_path):
-    def write_satisfaction_run(name: str, shift: float) -> Path:
+    def write_ratings_run(name: str, shift: float) -> Path:
         rows = [
-            {"group": group, "condition": "C1", "satisfaction": group % 3 + shift}
+            {"group": group, "condition": "C1", "rating": group % 3 + shift}
             for group in range(8)
             for _ in range(5)
         ]
         folder = tmp_path / name
         (folder / "tables").mkdir(parents=True)
-        write_table(folder / "tables", "satisfaction", rows_to_frame(rows))
+        write_table(folder / "tables", "measures", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: negotiation\n")
         (folder / "manifest.json").write_text(FINISHED_MANIFEST)
         return folder
 
-    result = compute_comparison(
-        [write_satisfaction_run("one", 0.0), write_satisfaction_run("two", 1.0)]
-    )
+    result = compute_comparison([write_ratings_run("one", 0.0), write_ratings_run("two", 1.0)])
     grid = result["compare_figures"].grid
     row = dict(zip(grid.columns, grid.rows[0], strict=True))
     assert row["difference"] == pytest.approx(1.0)
@@ -544,29 +542,29 @@ def test_differences_are_stated_in_points(tmp_path):
 def test_a_paired_comparison_is_clustered_by_conversation(tmp_path):
     """Eight groups of five take part in both runs. Gains differ only between groups."""
 
-    def write_satisfaction_run(name: str, gains: list[float]) -> Path:
+    def write_ratings_run(name: str, gains: list[float]) -> Path:
         rows = [
             {
                 "group": group,
                 "condition": "C1",
                 "member_id": f"{group}.{member}",
-                "satisfaction": member % 3 + gains[group],
+                "rating": member % 3 + gains[group],
             }
             for group in range(8)
             for member in range(5)
         ]
         folder = tmp_path / name
         (folder / "tables").mkdir(parents=True)
-        write_table(folder / "tables", "satisfaction", rows_to_frame(rows))
+        write_table(folder / "tables", "measures", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: negotiation\n")
         (folder / "manifest.json").write_text(FINISHED_MANIFEST)
         return seal_participants(folder, "seed 1")
 
     gains = [0.1, 0.5, -0.2, 0.9, 0.3, 0.0, 0.4, -0.1]
     (row,) = read_rows(
-        compute_comparison(
-            [write_satisfaction_run("one", [0.0] * 8), write_satisfaction_run("two", gains)]
-        )["compare_figures"]
+        compute_comparison([write_ratings_run("one", [0.0] * 8), write_ratings_run("two", gains)])[
+            "compare_figures"
+        ]
     )
     test = ttest_1samp(gains, 0)
     assert (row["paired"], row["units"]) == (True, 8)

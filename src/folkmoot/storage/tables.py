@@ -134,7 +134,7 @@ CONDITION_COLUMNS = ("condition", "level", "treatment", "stimulus", "concept")
 CLUSTER_COLUMNS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
 
 # Columns that identify participants, the most reliable first.
-PARTICIPANT_COLUMNS = ("participant_id", "persona_id", "member_id", "resident_id", "id")
+PARTICIPANT_COLUMNS = ("participant_id", "persona_id", "member_id", "resident_id", "person", "id")
 
 # Descriptions of the columns of the table `answers`, and of columns with one meaning in several
 # tables. The classes of tables describe further columns.

@@ -17,6 +17,7 @@ from folkmoot.measures.replayed import adjusted_changes, fidelity, fit_of_change
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources.experiment import read_experiment
+from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding
 from folkmoot.studies.replay.writing import files_of_replay
 
@@ -119,6 +120,29 @@ def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
         "lives in: town",
         "lives in: village",
     }
+
+
+def test_two_replays_are_compared_with_the_person_as_the_unit(tmp_path: Path) -> None:
+    """Each of twenty people answers three items. The second model moves everybody by 2 more."""
+    table = write_table(tmp_path / "people.csv", person=lambda number: f"a{number % 20}")
+    study = write_study(tmp_path / "replay", table)
+
+    def reply_with_more(request: ModelRequest, address: str) -> str:
+        return f"{float(reply_with_shift(request, address)) + 2:g}"
+
+    runs = [
+        folkmoot.run(study, out=tmp_path / name, provider=ScriptedProvider(reply), trust=True)
+        for name, reply in (("first", reply_with_shift), ("second", reply_with_more))
+    ]
+    finding = next(
+        finding
+        for finding in compare_runs([run.path for run in runs])
+        if finding.key == "compare_figures"
+    )
+    rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+    row = next(row for row in rows if row["measure"] == "After")
+    assert row["difference"] == pytest.approx(2)
+    assert (row["units"], row["unit"]) == (40, "person")
 
 
 def test_answers_that_are_asked_for_are_not_those_of_the_table(tmp_path: Path) -> None:

@@ -234,6 +234,9 @@ class Study(Generic[ConfigT]):
     # The row classes of the study's tables (`storage.rows.Row`). A table without rows is written as
     # well.
     tables: Sequence[type[Row]] = ()
+    # The names of the tables whose numbers a comparison of runs shows beside the measures of the
+    # claims. Empty means all `tables`.
+    compared_tables: Sequence[str] = ()
     # Returns why a finished run is unusable as a whole (exit status 3), or an empty string. The
     # engine itself finds runs in which no answer could be parsed.
     unusable_reason: Callable[[RunFolder], str] = lambda _run: ""
@@ -501,7 +504,12 @@ def with_derived_tables(
 
 
 # Classes of tables that the engine writes, besides `answers`. A study may list a subclass.
-ENGINE_TABLES = (ProvenanceRow, UtteranceRow, SelfDescriptionRow, *PEOPLE_TABLES)
+ENGINE_TABLES: tuple[type[Row], ...] = (
+    ProvenanceRow,
+    UtteranceRow,
+    SelfDescriptionRow,
+    *PEOPLE_TABLES,
+)
 
 
 def describe_tables(study: Study, tables: Mapping[str, Table]) -> dict[str, object]:

@@ -92,9 +92,6 @@ MARGIN = 0.05
 HANDLING_KEYS = CALL_KEYS | {"pilot_id", "pilot_name", "title", "study"}
 # Settings that name models. The manifest names the models that were asked.
 MODEL_KEYS = frozenset({"model", "models", "embedding_model"})
-# Tables with one row for each conversation. If a run has one, the tables below add nothing to it.
-SUMMARIES = ("measures", "discussions", "sessions")
-TABLES = ("participants", "groups", "satisfaction", "intents", "opinions")
 # Last parts of column names that mark ids and counters.
 NOT_MEASURES = frozenset(
     ("id", "no", "number", "seed", "turn", "question", "round", "place", "row", "x", "y", "age")
@@ -566,11 +563,11 @@ def compare_figures(
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
-    tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
-    summaries = [summary for summary in SUMMARIES if summary in tables]
+    declared = next((sample.compared_tables for sample in runs if not sample.is_human), ())
     pairs = [
         (table_name, column)
-        for table_name in summaries[:1] or [table for table in TABLES if table in tables]
+        for table_name in dict.fromkeys(declared)
+        if all(table_name in sample.tables for sample in runs)
         for column in runs[0].tables[table_name].columns
         if column
         not in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, NOT_MEASURED, evaluate_claims
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import (
+    ENGINE_TABLES,
     Study,
     analysed_parts,
     claims_of_run,
@@ -98,6 +99,8 @@ class Sample:
     descriptions: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     # The numbers that answers may have: name of the answer → range.
     number_ranges: Mapping[str, AnswerRange] = field(default_factory=dict)
+    # The tables with further numbers to compare. Empty for a file.
+    compared_tables: tuple[str, ...] = ()
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
     # Why the run is unfinished and what is covered, or empty.
@@ -202,10 +205,19 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
         *facts,
         descriptions={} if study is None else study.descriptions(run),
         number_ranges={} if study is None else _number_ranges(study, run, claims),
+        compared_tables=_compared_tables(study, tables),
         seated=seated,
         partial=run.partial,
         results=results,
     )
+
+
+def _compared_tables(study: Study | None, tables: Iterable[str]) -> tuple[str, ...]:
+    engine_tables = {row.table for row in ENGINE_TABLES}
+    if study is None:
+        return tuple(name for name in tables if name not in engine_tables)
+    declared = study.compared_tables or [row.table for row in study.tables]
+    return tuple(name for name in declared if name not in engine_tables)
 
 
 def _number_ranges(study: Study, run: RunFolder, claims: Sequence[Claim]) -> dict[str, AnswerRange]:

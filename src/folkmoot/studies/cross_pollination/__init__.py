@@ -88,6 +88,7 @@ STUDY = Study(
     uses_embeddings=True,
     with_limit=limit_participants,
     tables=(*TABLES, *coding.TABLES, ExposureRow, BasePersonaRow),
+    compared_tables=("participants",),
     derived_tables=EXPOSURE,
     unusable_reason=unusable_reason,
     codebook=DEMOGRAPHICS,

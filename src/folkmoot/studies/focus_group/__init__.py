@@ -63,6 +63,7 @@ STUDY = Study(
     render_run=render_positions,
     with_limit=limit_groups,
     tables=(*TABLES, ExposureRow),
+    compared_tables=("intents", "opinions"),
     derived_tables=EXPOSURE,
     unusable_reason=unusable_reason,
     respondent_part=PART,

@@ -76,6 +76,7 @@ STUDY = Study(
     render_run=render_lines,
     with_limit=limit_groups,
     tables=(*TABLES, ExposureRow),
+    compared_tables=("measures",),
     derived_tables=EXPOSURE,
     unusable_reason=unusable_reason,
     respondent_part=PART,

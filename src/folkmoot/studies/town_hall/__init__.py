@@ -88,6 +88,7 @@ STUDY: Study[TownHallConfig] = Study(
     source_model=SOURCE_MODEL,
     with_limit=limit_sets,
     tables=(*TABLES, ExposureRow),
+    compared_tables=("discussions",),
     derived_tables=derived_rows,
     unusable_reason=unusable_reason,
     template_files=template_files,

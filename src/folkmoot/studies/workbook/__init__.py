@@ -77,6 +77,7 @@ STUDY = Study(
     file_suffixes=(".xlsx",),
     with_limit=limit_sessions,
     tables=(*TABLES, ExposureRow),
+    compared_tables=("sessions",),
     derived=derived_files,
     derived_tables=EXPOSURE,
     decision_design=DECISIONS,
