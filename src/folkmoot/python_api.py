@@ -29,6 +29,7 @@ from folkmoot.engine.run.fork import (
     fork_change,
     fork_run,
     resume_fork,
+    study_for_fork,
 )
 from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.run.verify import Verification, list_changes, verify_run
@@ -390,7 +391,8 @@ def fork(
         out=folder, budget=budget, custom_provider=provider, consent=Consent(trust)
     )
     if folder is not None and (folder / PLAN).exists() and fork_change(RunFolder(folder)):
-        change = build_reply_change(base, folder, address, replacement)
+        study_type = study_for_fork(base, options, study).study
+        change = build_reply_change(base, folder, study_type, address, replacement)
         # Another change in the same folder is a conflict, which `fork_run` reports.
         if fork_change(RunFolder(folder)) == change:
             return Run(resume_fork(RunFolder(folder), options, study=study), study=study)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 import folkmoot
-from folkmoot import Session, Speaker, Study, StudyConfig
+from folkmoot import Json, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
@@ -36,6 +38,13 @@ CHANGED_TEXT = "The costs are unfair, and my neighbours would have to leave."
 
 class Crash(Exception):
     """Represents anything that ends a process before its run is finished."""
+
+
+class StatedView(BaseModel):
+    """A private thought and a public statement in one reply."""
+
+    thought: str
+    spoken: str
 
 
 def hash_files(folder: Path) -> dict[str, str]:
@@ -216,6 +225,81 @@ def finished_hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = source.read_text("utf-8").replace("levels: [1, 4]", "levels: [1]")
     source.write_text(text, "utf-8")
     return folkmoot.run(source, out=folder / "run", provider=people_of("town_hall")).path
+
+
+def say_the_same(value: object) -> object:
+    """Return a JSON reply in which all statements and lines have the same words."""
+    if isinstance(value, list):
+        return [say_the_same(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    said = {key: say_the_same(item) for key, item in value.items()}
+    if "full_statement" in said:
+        said |= {"full_statement": "The same words.", "new_points": ["The same words."]}
+    if "speaker" in said:
+        said["text"] = "The same words."
+    return said
+
+
+def equal_words_provider(study: str) -> ScriptedProvider:
+    inner = people_of(study)
+
+    async def answer(request: ModelRequest, address: str) -> Completion:
+        completion = await inner.complete_request(request, address=address)
+        if not completion.text.startswith("{"):
+            return completion
+        return completion._replace(text=json.dumps(say_the_same(json.loads(completion.text))))
+
+    return ScriptedProvider(answer)
+
+
+@pytest.mark.parametrize(
+    ("study", "settings", "part"),
+    [
+        ("town_hall", ("levels=[1]", "rounds=1"), "#A02"),
+        ("town_hall", ("levels=[4]", "rounds=1"), ""),
+        ("negotiation", ("conditions=[C3]", "group_types=[strangers]"), "#response2"),
+    ],
+)
+def test_only_the_named_utterance_changes_among_equal_ones(
+    study: str, settings: tuple[str, ...], part: str, tmp_path: Path
+) -> None:
+    source, provider = small_study(study, tmp_path), equal_words_provider(study)
+    base = folkmoot.run(source, out=tmp_path / "run", provider=provider, overrides=settings)
+    before = base.table("utterances").filter(text="The same words.", public=True)
+    chosen_id = before.filter(pl.col("utterance_id").str.ends_with(part))["utterance_id"][0]
+    fork = folkmoot.fork(
+        base, chosen_id, say=CHANGED_TEXT, out=tmp_path / "fork", provider=provider
+    )
+    after = fork.table("utterances").filter(pl.col("utterance_id").is_in(before["utterance_id"]))
+    changed = after.filter(text=CHANGED_TEXT)["utterance_id"].to_list()
+    assert changed == [chosen_id] and len(after) == len(before) > 1
+    reply = read_entries_by_address(fork.path)[chosen_id.partition("#")[0]][1]
+    assert reply.count(CHANGED_TEXT) == 1, "private fields with the same words stay"
+    assert "The same words." in reply
+
+
+def test_equal_words_of_an_unknown_place_are_not_replaced(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        speaker = Speaker("a", "A")
+        view = await session.ask(speaker, "What do you say?", answer_type=Json(StatedView))
+        if isinstance(view, StatedView):
+            session.say(speaker, view.spoken, address=session.address)
+
+    def fork_view(thought: str, out: Path) -> folkmoot.Run:
+        reply = json.dumps({"thought": thought, "spoken": "I agree."})
+        provider = ScriptedProvider(lambda _request, address: reply)
+        base = folkmoot.run(study, {}, out=out / "run", provider=provider)
+        return folkmoot.fork(
+            base, "ask0", say="No.", out=out / "fork", provider=provider, study=study
+        )
+
+    study = Study("view", "A view", StudyConfig, protocol, tables=())
+    with pytest.raises(InputError, match="contains these words 2 times") as refused:
+        fork_view("I agree.", tmp_path / "equal")
+    assert "give the whole reply as JSON (thought, spoken)" in str(refused.value)
+    fork = fork_view("I do not.", tmp_path / "unequal")
+    assert fork.table("utterances")["text"].to_list() == ["No."]
 
 
 def test_killed_fork_is_resumed_where_it_stopped(finished_hall: Path, tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ The changed reply is a given text, a reply of a given model, or no reply.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import polars as pl
 
 from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.engine.journal.earlier_replies import ReplyChange
@@ -24,7 +23,7 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions, build_design, relative_path
 from folkmoot.engine.run.runner import check_models, create_router, run_study
 from folkmoot.engine.run.verify import NotRebuiltError, study_as_it_was_run
-from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.seats.utterances import UTTERANCES, PlaceInReply, UtteranceInReply
 from folkmoot.engine.session.folder_access import choose_folder
 from folkmoot.engine.session.plan import DESIGN, FORK, Plan
 from folkmoot.engine.study.study import Study
@@ -75,7 +74,7 @@ def fork_run(
     """
     study_file = study_for_fork(run, options, study)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]
-    change = build_reply_change(run, folder, address, replacement)
+    change = build_reply_change(run, folder, study_file.study, address, replacement)
     return start_fork(run, study_file, replace(options, out=folder, change=change), stopper)
 
 
@@ -152,9 +151,11 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
 
 
 def build_reply_change(
-    run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
+    run: RunFolder, folder: Path, study: Study, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
     """Return the changed reply for a fork in `folder`, after checking that the fork is possible.
+
+    - `study`: the study type of the run.
 
     Raises InputError if no question is at `address`, if the question is a re-ask, or if the
     replacement does not fit the reply.
@@ -177,7 +178,7 @@ def build_reply_change(
         digest = journal.content_digest()
     reply = None
     if replacement.say is not None:
-        reply = _build_reply(run, entry, address, replacement.say)
+        reply = _build_reply(run, study, entry, address, replacement.say)
     # The address names one utterance, but dropping a reply would drop all utterances in it.
     elif (
         address != question_address
@@ -232,9 +233,11 @@ def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: st
     )
 
 
-def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
-    # The new text (`words`) replaces the old utterance in the raw reply. Raises InputError if the
-    # reply does not hold exactly one utterance.
+def _build_reply(
+    run: RunFolder, study: Study, entry: JournalEntry, address: str, words: str
+) -> str:
+    # The new text (`words`) replaces the old utterance in the raw reply. Raises InputError if
+    # `address` does not name exactly one utterance, or if its place in the reply is unknown.
     if not _is_structured(entry.reply):
         return words
     if _is_structured(words):
@@ -248,46 +251,84 @@ def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) 
             )
         )
     value = read_whole_json(entry.reply, repair=True)
-    # The protocol may have shortened or corrected the utterance. It is then no string of the reply,
-    # and the researcher has to give the whole JSON.
-    for spoken_text in utterances.values():
-        changed, count = _replace_text(value, spoken_text, words)
-        if count:
-            return json.dumps(changed, ensure_ascii=False)
     names = ", ".join(value) if isinstance(value, Mapping) else "a list"
     hint = f"give the whole reply as JSON ({names})"
-    raise InputError(
-        Problem(f"{entry.address}: the reply is JSON and contains no utterance", hint=hint)
-    )
+    # The protocol may have shortened or corrected the utterance. It is then no string of the reply,
+    # and the researcher has to give the whole JSON.
+    if not (places := _find_places(study, next(iter(utterances.values()), None), value)):
+        raise InputError(
+            Problem(f"{entry.address}: the reply is JSON and contains no utterance", hint=hint)
+        )
+    # Another text of the reply that is equal may be of another speaker, or private.
+    if len(places) > 1:
+        message = (
+            f"the reply contains these words {len(places)} times, and which are meant is unknown"
+        )
+        raise InputError(Problem(f"{address}: {message}", hint=hint))
+    return json.dumps(_replace_at(value, places[0], words), ensure_ascii=False)
 
 
 def _is_structured(reply: str) -> bool:
     return isinstance(read_whole_json(reply, repair=True), (dict, list))
 
 
-def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    # The result maps utterance ids to texts. If `address` is itself an utterance id, the result
-    # holds only this utterance.
+def _read_utterances(run: RunFolder, address: str) -> dict[str, UtteranceInReply]:
+    # The result maps utterance ids to utterances. If `address` is itself an utterance id, the
+    # result holds only this utterance.
     if not run.has_table(UTTERANCES):
         return {}
-    column = "utterance_id" if "#" in address else "address"
-    rows = (
-        run.scan_table(UTTERANCES).filter(pl.col(column) == address).select("utterance_id", "text")
-    )
-    return {utterance_id: text for utterance_id, text in rows.collect().iter_rows() if text}
+    reply_address, _, _ = address.partition("#")
+    columns = ("utterance_id", "speaker_id", "speaker_name", "text")
+    rows = run.scan_table(UTTERANCES).filter(address=reply_address).select(columns).collect()
+    utterances: dict[str, UtteranceInReply] = {}
+    earlier: Counter[str] = Counter()
+    for utterance_id, speaker_id, speaker_name, text in rows.iter_rows():
+        part = utterance_id.partition("#")[2]
+        if text:
+            utterances[utterance_id] = UtteranceInReply(
+                part, speaker_id, speaker_name, text, earlier[speaker_id]
+            )
+        earlier[speaker_id] += 1
+    if address in utterances or "#" in address:
+        return {key: value for key, value in utterances.items() if key == address}
+    return utterances
 
 
-def _replace_text(value: object, text: str, words: str) -> tuple[object, int]:
-    # Strings are replaced at any depth of the JSON value. Returns the new value and the number of
-    # replaced strings.
+def _find_places(
+    study: Study, utterance: UtteranceInReply | None, reply: object
+) -> list[PlaceInReply]:
+    # The places where the utterance may be in the reply. Several if the study type does not know
+    # the place, and the reply contains the same words more than once.
+    if utterance is None:
+        return []
+    places = [place for place, text in _texts_of(reply) if text.strip() == utterance.text.strip()]
+    place = study.utterance_place(utterance, reply)
+    return [place] if place in places else places
+
+
+def _texts_of(value: object, place: PlaceInReply = ()) -> Iterator[tuple[PlaceInReply, str]]:
+    # Each string of a JSON value, with its place.
     if isinstance(value, str):
-        return (words, 1) if value.strip() == text.strip() else (value, 0)
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts_of(item, (*place, key))
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _texts_of(item, (*place, position))
+
+
+def _replace_at(value: object, place: PlaceInReply, words: str) -> object:
+    if not place:
+        return words
+    first, *rest = place
     if isinstance(value, Mapping):
-        replaced_by_key = {key: _replace_text(item, text, words) for key, item in value.items()}
-        return {key: new for key, (new, _) in replaced_by_key.items()}, sum(
-            count for _, count in replaced_by_key.values()
-        )
-    if isinstance(value, list):
-        replaced_items = [_replace_text(item, text, words) for item in value]
-        return [new for new, _ in replaced_items], sum(count for _, count in replaced_items)
-    return value, 0
+        return {
+            key: _replace_at(item, tuple(rest), words) if key == first else item
+            for key, item in value.items()
+        }
+    assert isinstance(value, list)
+    return [
+        _replace_at(item, tuple(rest), words) if position == first else item
+        for position, item in enumerate(value)
+    ]

@@ -74,7 +74,7 @@ def repeat_fork(
     # stay as they were.
     seed = run.manifest["seed"] + 1
     grid = RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
-    change = build_reply_change(run, folder, address, replacement)
+    change = build_reply_change(run, folder, study_file.study, address, replacement)
     with storage_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_grid(grid, study_file.path, seed)

@@ -4,10 +4,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeAlias
+
 from folkmoot.storage.rows import Row, column
 
 UTTERANCES = "utterances"
 SELF_DESCRIPTIONS = "self_descriptions"
+
+# The keys and list positions that lead to one text of a JSON reply.
+PlaceInReply: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceInReply:
+    """What a run records of one utterance in a reply, to find its place in the reply."""
+
+    # The part of the utterance id after `#`. Empty if the id is the address of the reply.
+    part: str
+    speaker_id: str
+    speaker_name: str
+    text: str
+    # How many utterances of the same speaker the reply holds before this one.
+    earlier: int
 
 
 class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):

@@ -21,7 +21,12 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.questionnaire import PEOPLE_TABLES, excluded_parts
 from folkmoot.engine.seats.seats import Seat, select_seats
-from folkmoot.engine.seats.utterances import SelfDescriptionRow, UtteranceRow
+from folkmoot.engine.seats.utterances import (
+    PlaceInReply,
+    SelfDescriptionRow,
+    UtteranceInReply,
+    UtteranceRow,
+)
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
@@ -231,6 +236,11 @@ class Study(Generic[ConfigT]):
     # Returns the configuration with at most this number of participants or sessions (`--limit N`).
     # None if the study type cannot be reduced.
     with_limit: Callable[[ConfigT, int], ConfigT] | None = None
+    # Returns the place of an utterance in its JSON reply, or None if the place is unknown. A fork
+    # needs it if the reply holds the same words twice.
+    utterance_place: Callable[[UtteranceInReply, object], PlaceInReply | None] = (
+        lambda _utterance, _reply: None
+    )
     # The row classes of the study's tables (`storage.rows.Row`). A table without rows is written as
     # well.
     tables: Sequence[type[Row]] = ()

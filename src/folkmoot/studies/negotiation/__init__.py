@@ -36,6 +36,7 @@ from folkmoot.studies.negotiation.preparation import (
 )
 from folkmoot.studies.negotiation.protocol import run_protocol
 from folkmoot.studies.negotiation.respondent import PART
+from folkmoot.studies.negotiation.rules.replies import find_line
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS
 from folkmoot.studies.negotiation.show import render_lines
 from folkmoot.studies.negotiation.tables import TABLES
@@ -74,6 +75,7 @@ STUDY = Study(
     descriptions=describe_members,
     expected_rows=expected_rows,
     render_run=render_lines,
+    utterance_place=find_line,
     with_limit=limit_groups,
     tables=(*TABLES, ExposureRow),
     compared_tables=("measures",),

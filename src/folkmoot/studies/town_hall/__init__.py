@@ -49,6 +49,7 @@ from folkmoot.studies.town_hall.preparation import (
     unusable_reason,
 )
 from folkmoot.studies.town_hall.protocol import available_seats, describe_residents, run_protocol
+from folkmoot.studies.town_hall.recording import find_utterance
 from folkmoot.studies.town_hall.respondent import PART
 from folkmoot.studies.town_hall.show import render_lines
 from folkmoot.studies.town_hall.tables import TABLES
@@ -84,6 +85,7 @@ STUDY: Study[TownHallConfig] = Study(
     descriptions=describe_residents,
     expected_rows=expected_rows,
     render_run=render_lines,
+    utterance_place=find_utterance,
     extra_models=seat_models,
     source_model=SOURCE_MODEL,
     with_limit=limit_sets,

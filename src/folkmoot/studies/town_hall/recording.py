@@ -19,6 +19,7 @@ from folkmoot.conversation.answer_types import (
     WAYS_OUT,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.seats.utterances import PlaceInReply, UtteranceInReply
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.hints import collapse_spaces, count_words, shorten
 from folkmoot.kit import coding
@@ -90,6 +91,36 @@ def part_of(utterance_id: str) -> str:
     # An id is `address#part`, and in a shared reply `address#resident.part`.
     part = utterance_id.partition("#")[2].rpartition(".")[2]
     return next((name for name in (THOUGHTS, REFLECTION, QUESTION) if part.startswith(name)), "")
+
+
+def find_utterance(utterance: UtteranceInReply, reply: object) -> PlaceInReply | None:
+    """Return the place of an utterance in a reply of a resident, the moderator or the planner.
+
+    Returns None if the reply lacks the form that its question asks for.
+    """
+    part, place = utterance.part, tuple[str | int, ...]()
+    # In a shared reply the part of the id begins with the resident.
+    resident, _, own_part = part.partition(".")
+    if resident == utterance.speaker_id:
+        is_nested = isinstance(reply, Mapping) and isinstance(reply.get("turns"), Mapping)
+        part = own_part
+        place = (*(("turns",) if is_nested else ()), resident, "speaking")
+    value = reply
+    for key in place:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping):
+        return None
+    if not part:
+        fields = ("full_statement", "spoken", "consensus")
+        return next(((*place, name) for name in fields if name in value), None)
+    # A question to an unknown resident is not recorded, so the number in the id is no position.
+    stated = value.get("questions") if part.startswith(QUESTION) else None
+    positions = [
+        position
+        for position, question in enumerate(stated if isinstance(stated, list) else ())
+        if isinstance(question, Mapping) and question.get("content") == utterance.text
+    ]
+    return (*place, "questions", positions[0], "content") if len(positions) == 1 else None
 
 
 def round_of(utterance_id: str) -> int:

@@ -24,6 +24,7 @@ from folkmoot.conversation.answer_types import (
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.conversation.lenient_fields import is_declined
 from folkmoot.conversation.reply_forms import is_only_refusal
+from folkmoot.engine.seats.utterances import PlaceInReply, UtteranceInReply
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import MemberBallot, match_option
@@ -442,6 +443,27 @@ def sort_lines(
         else:
             dropped += 1
     return opening, lines, dropped
+
+
+def find_line(utterance: UtteranceInReply, reply: object) -> PlaceInReply | None:
+    """Return the place of an utterance in the dialogue that the mediator wrote.
+
+    Returns None if the reply has no such line.
+    """
+    # The mediator's own lines after its opening are not recorded, and the members' lines keep their
+    # order (`sort_lines`).
+    dialogue = reply.get("dialogue") if isinstance(reply, Mapping) else None
+    names = {fold_name(utterance.speaker_name)}
+    if utterance.part == "opening":
+        names = set(RESERVED)
+    positions = [
+        position
+        for position, line in enumerate(dialogue if isinstance(dialogue, list) else ())
+        if isinstance(line, Mapping) and str(line.get("text") or "").strip()
+        if fold_name(str(line.get("speaker"))) in names
+    ]
+    is_listed = utterance.earlier < len(positions)
+    return ("dialogue", positions[utterance.earlier], "text") if is_listed else None
 
 
 # --- the decision ------------------------------------------------------------------------------
