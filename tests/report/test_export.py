@@ -15,6 +15,7 @@ from folkmoot.errors import InputError, RunExistsError, StorageError
 from folkmoot.report.export import FORMATS, export_run
 from folkmoot.storage.json_files import write_json
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import write_table
 
 
 def test_csv_parquet_and_json_have_the_same_rows(pilot_run: RunFolder, tmp_path: Path) -> None:
@@ -26,6 +27,34 @@ def test_csv_parquet_and_json_have_the_same_rows(pilot_run: RunFolder, tmp_path:
     assert pl.read_csv(tmp_path / "csv" / "participants.csv").height == table.height
     rows = json.loads((tmp_path / "json" / "participants.json").read_text("utf-8"))
     assert rows == table.to_dicts()
+
+
+def test_every_format_has_the_exact_texts(pilot_run: RunFolder, tmp_path: Path) -> None:
+    """Only the CSV files of the run folder have an apostrophe before a formula."""
+    copied = shutil.copytree(pilot_run.path, tmp_path / "run")
+    run, options = RunFolder(copied), ("-1 nothing", "=SUM(1)")
+    votes = run.read_table("participants")
+    first, second = votes["initial_choice"].unique(maintain_order=True).to_list()[:2]
+    renamed = pl.col("initial_choice").replace({first: options[0], second: options[1]})
+    # A table of an earlier version, which called a column otherwise, keeps its names.
+    answers = run.read_table("answers").rename({"parse_step": "rung"})
+    for name, table in {"participants": votes.with_columns(renamed), "answers": answers}.items():
+        write_table(copied / "tables", name, table)
+    assert "'=SUM(1)" in (copied / "tables" / "participants.csv").read_text("utf-8")
+    for kind in ("csv", "parquet", "json"):
+        export_run(run, kind, tmp_path / kind)
+    expected = votes.with_columns(renamed)["initial_choice"].to_list()
+    exported = pl.read_csv(tmp_path / "csv" / "participants.csv")
+    assert exported["initial_choice"].to_list() == expected and {*options} <= {*expected}
+    assert pl.read_csv(tmp_path / "csv" / "answers.csv").columns == answers.columns
+    of_parquet = pl.read_parquet(tmp_path / "parquet" / "participants.parquet")
+    assert of_parquet["initial_choice"].to_list() == expected
+    rows = json.loads((tmp_path / "json" / "participants.json").read_text("utf-8"))
+    assert [row["initial_choice"] for row in rows] == expected
+    # Without a formula, the exported file is that of the run folder.
+    for table in ("codebooks", "first_votes", "exposure"):
+        recorded = copied / "tables" / f"{table}.csv"
+        assert (tmp_path / "csv" / f"{table}.csv").read_bytes() == recorded.read_bytes()
 
 
 def test_every_export_of_a_synthetic_run_is_marked(pilot_run: RunFolder, tmp_path: Path) -> None:

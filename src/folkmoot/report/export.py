@@ -23,11 +23,11 @@ from folkmoot.report.polis import write_polis
 from folkmoot.storage.amendments import read_amendments
 from folkmoot.storage.json_files import write_json, write_text
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RowStream, RunFolder, RunSoFar
-from folkmoot.storage.tables import PARQUET_ONLY, format_csv, write_csv, write_parquet
+from folkmoot.storage.tables import format_csv, write_csv, write_parquet
 
 README = "README.txt"
-# Cells are exported unchanged and get no protective apostrophe. Every program except a spreadsheet
-# would read the apostrophe as part of the text.
+# Cells of tables are exported unchanged and get no protective apostrophe. Every program except a
+# spreadsheet would read the apostrophe as part of the text.
 AS_TEXT = (
     "Some texts were written by a model or a person. A spreadsheet may execute a cell that begins "
     "with =, +, - or @ as a formula, so import these columns as text.\n"
@@ -74,18 +74,25 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
         for name in run.table_names():
             if export_format == "json":
                 write_json(out / f"{name}.json", iter(RowStream(run.scan_table(name))))
-            # A run stores its largest tables as Parquet only, so their CSV is written here. An
-            # unfinished run may have no files of its tables yet.
-            elif export_format == "csv" and (is_unwritten or name in PARQUET_ONLY):
-                write_csv(out / f"{name}.csv", run.scan_table(name))
+            # The CSV files of the run folder are no source: they have apostrophes.
+            elif export_format == "csv":
+                write_csv(out / f"{name}.csv", _scan_with_recorded_names(run, name))
+            # An unfinished run may have no files of its tables yet.
             elif is_unwritten:
                 write_parquet(out / f"{name}.parquet", run.scan_table(name))
             else:
-                shutil.copyfile(
-                    run.path / TABLES / f"{name}.{export_format}", out / f"{name}.{export_format}"
-                )
+                shutil.copyfile(run.path / TABLES / f"{name}.parquet", out / f"{name}.parquet")
     write_json(out / CODEBOOK, codebook)
     _finish_export(run, export_format, out, ids)
+
+
+def _scan_with_recorded_names(run: RunFolder, name: str) -> pl.LazyFrame:
+    # A run of an earlier version keeps the column names that its codebook describes.
+    table = run.scan_table(name)
+    if isinstance(run, RunSoFar):
+        return table
+    recorded = pl.read_parquet_schema(run.path / TABLES / f"{name}.parquet")
+    return table.rename(dict(zip(table.collect_schema(), recorded, strict=True)))
 
 
 def _finish_export(
@@ -99,7 +106,9 @@ def _finish_export(
             for seat, person_ids in ids.items()
         ]
         schema = dict.fromkeys(["seat", *names], pl.String)
-        # Recruitment ids identify people, so only the owner of the file may read it.
+        # Recruitment ids identify people, so only the owner of the file may read it. They come from
+        # the address of a page, no recruitment site has one that begins like a formula, and the
+        # file is read in a spreadsheet. So formulas in it are escaped.
         write_bytes(out / "people.csv", format_csv(pl.DataFrame(rows, schema=schema)), 0o600)
 
 

@@ -65,7 +65,7 @@ def write_table(folder: Path, name: str, data: Table) -> Table:
     # Read the CSV from the written file. The lazy frame would compute all rows a second time.
     written = pl.scan_parquet(parquet, glob=False)
     if name not in PARQUET_ONLY:
-        write_csv(csv, written)
+        write_csv(csv, _escape_formulas(written))
     return written
 
 
@@ -75,9 +75,8 @@ def write_parquet(path: Path, data: pl.LazyFrame) -> None:
 
 
 def write_csv(path: Path, data: pl.LazyFrame) -> None:
-    """Write a table as a CSV file."""
-    # Atomically, and with formulas escaped as in `write_table`.
-    write_with(path, _escape_formulas(data).sink_csv)
+    """Write a table as a CSV file with unchanged texts."""
+    write_with(path, data.sink_csv)
 
 
 def format_csv(data: pl.DataFrame) -> bytes:
