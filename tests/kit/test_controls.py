@@ -530,7 +530,7 @@ def test_closed_fields_of_a_form_that_the_study_could_not_read_are_answers() -> 
     """The study needs a reason too. Controls compare the rating, in each version alike."""
     decision = conversations.ControlledDecision(
         *("p1", "p1", "A", "p1", "final", "rating", "rating/p1/ask0", "participant", "model"),
-        options=(), recorded=None, missing="unreadable", is_number=False, age=None,
+        options=(), recorded=None, missing="unreadable", is_number=False, age=None, kind="json",
     )  # fmt: skip
     rating = {"type": "integer", "minimum": 1, "maximum": 5}
     fields = {"rating": rating, "reason": {"type": "string"}}

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.prompts import PromptLibrary
@@ -58,6 +58,13 @@ class RepeatedAnswer:
     asked_at: str
     # False if a prompt in the answer's scope quotes an outdated reply.
     is_consistent: bool
+
+
+class WatchedQuestion(NamedTuple):
+    """How the study reads the reply to a question: its answer type, and how often it re-asks."""
+
+    answer_type: AnswerType[Any]
+    reasks: int
 
 
 # Changes a question before it is asked. Arguments: address, speaker, messages, and the options that
@@ -160,8 +167,8 @@ class RepeatedProtocol(RunContext):
     watched: frozenset[str]
     repeated: frozenset[str]
     revise: Revision
-    # The answer types of the watched questions, by address.
-    answer_types: dict[str, AnswerType[Any]] = field(default_factory=dict)
+    # The watched questions that the protocol asked, by address.
+    questions: dict[str, WatchedQuestion] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,10 +199,15 @@ class RepeatedProtocol(RunContext):
         }
 
     def revise_question(
-        self, address: str, speaker: Speaker, answer_type: AnswerType[T], built: BuiltMessages
+        self,
+        address: str,
+        speaker: Speaker,
+        answer_type: AnswerType[T],
+        reasks: int,
+        built: BuiltMessages,
     ) -> tuple[BuiltMessages, AnswerType[T]]:
         if address in self.watched:
-            self.answer_types[address] = answer_type
+            self.questions[address] = WatchedQuestion(answer_type, reasks)
         if not self._scope_of(address):
             return built, answer_type
         options = tuple(answer_type.listed_options)

@@ -304,9 +304,13 @@ class RunContext:
         address: str,
         speaker: Speaker,
         answer_type: AnswerType[T],
+        reasks: int,
         built: BuiltMessages,
     ) -> tuple[BuiltMessages, AnswerType[T]]:
-        """Return the messages and the answer type with which a question is sent."""
+        """Return the messages and the answer type with which a question is sent.
+
+        `reasks`: the maximum number of repetitions, which stays as it is.
+        """
         # Here they are those of the protocol. A protocol that a control runs again replaces parts
         # of the messages.
         return built, answer_type

@@ -237,7 +237,7 @@ class Scope:
                 built = build_messages(speaker, history, prompt, shows)
             except ValueError as error:
                 raise ProtocolError(f"ask(): {error}") from error
-            built, wanted = run.revise_question(address, speaker, wanted, built)
+            built, wanted = run.revise_question(address, speaker, wanted, reasks, built)
             messages, cache_breakpoints, spans = built
             request = ModelRequest(
                 model,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.run.verify import Verification
+from folkmoot.engine.session.asking import AskResult
 from folkmoot.engine.session.repeated_protocol import FinishedRun
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import BATCH_KEYS, StudyConfig
@@ -49,7 +50,7 @@ from folkmoot.kit.controls.forking import (
     texts_of,
     with_new_replies,
 )
-from folkmoot.kit.controls.forms import FormAnswer
+from folkmoot.kit.controls.forms import JSON, FormAnswer
 from folkmoot.kit.controls.persona_findings import persona_variance_rows
 from folkmoot.kit.controls.replacing import (
     COMPUTED,
@@ -63,15 +64,16 @@ from folkmoot.kit.controls.replacing import (
     describe_left_out,
     read_treatments,
 )
-from folkmoot.kit.controls.reply_graph import ReplyGraph
+from folkmoot.kit.controls.reply_graph import TEXT, NewReply, ReplyGraph
 from folkmoot.kit.controls.respondent import WHOM, decision_scope, part_for
 from folkmoot.kit.controls.session_forks import (
     IN_SESSION,
     InSessionMark,
+    ReadQuestion,
     SessionForks,
     ask_in_sessions,
     read_finished_run,
-    read_numbers,
+    read_questions,
     read_sessions,
     revise_sessions,
     scopes_of,
@@ -86,7 +88,6 @@ from folkmoot.kit.controls.tables import (
     ControlRow,
     PersonaVarianceRow,
     are_controls_missing,
-    closed_value,
     finished_controls,
     with_independent_units,
 )
@@ -107,6 +108,8 @@ _BY_PROVENANCE = "forked_by_provenance"
 _WITHIN_LISTS = "exchanged_within_lists"
 # The key of the plan that says that a way out, such as `declined`, is a missing answer.
 _DECLINED_IS_MISSING = "ways_out_are_missing"
+# The key of the plan that says that an answer is read with the answer type of the study.
+_AS_THE_STUDY = "read_as_the_study"
 
 
 class ControlsConfig(StudyConfig):
@@ -241,7 +244,7 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING):
+    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING, _AS_THE_STUDY):
         if not _is_planned_earlier(run, key):
             plan[key] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
@@ -275,7 +278,7 @@ async def _run_controls(
                 )
         # Negative controls work after any decision. The other controls need a decision with a
         # closed answer, and record why they leave out another one.
-        if conversation.answer is not None and not is_repeated(decision):
+        if conversation.is_closed and not is_repeated(decision):
             reason = conversation.missing
             made = conversation.value if reason is None else Missing(reason)
             for row in _build_rows(
@@ -311,8 +314,9 @@ def _asked_twice(run: RunFolder) -> bool:
 def _is_planned_earlier(run: RunFolder, key: str) -> bool:
     # Earlier versions looked at where a participant's replies are in the prompt, and not at what
     # these replies answer (`ForkRules`). In reversed order they exchanged texts that are no list
-    # (`TreatmentTexts`). They recorded a declined choice as an answer. Their plans lack the key and
-    # are verified and resumed as planned.
+    # (`TreatmentTexts`). They recorded a declined choice as an answer. They read an answer by its
+    # options or its schema, and not as the study does. Their plans lack the key and are verified
+    # and resumed as planned.
     plan = _sealed_controls(run)
     return plan is not None and key not in plan
 
@@ -356,22 +360,37 @@ async def _prepare_versions(
     samples: Mapping[str, Sequence[ControlledDecision]],
     everyone: Sequence[ControlledDecision],
 ) -> _Prepared:
+    is_earlier = _is_planned_earlier(run, _AS_THE_STUDY)
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
-        conversations = read_conversations(run, journal, everyone)
+        conversations = read_conversations(run, journal, everyone, is_earlier=is_earlier)
+        graph = ReplyGraph(run, journal, find_study_of_run(run).tables, is_earlier=is_earlier)
+        # Read the replies behind all decisions together, because each scan reads the longest table
+        # of the run. Decisions in free text are not asked again, so their replies are not needed.
+        replacing = [decision for control in REPLACING for decision in samples[control]]
+        graph.read_behind(
+            text
+            for place in {each.place: None for each in replacing if each.kind != TEXT}
+            if place in conversations
+            for text in texts_of(conversations[place])
+        )
     language = session.config.requested_controls.language
     treatments = read_treatments(run, exchanges_any=_is_planned_earlier(run, _WITHIN_LISTS))
     rules = ForkRules(treatments, language, _is_planned_earlier(run, _BY_PROVENANCE))
-    versions = _build_versions(run, rules, samples, conversations)
+    versions = _build_versions(graph, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))
-    if not asks_again or not _need_the_study(versions, conversations):
+    unread = _questions_of_the_study(everyone, conversations, graph, is_earlier)
+    needs_study = any(version in (COMPUTED, REPLIED) for version in versions.values())
+    if not asks_again or not (unread or needs_study):
         return _Prepared(conversations, versions, [], None)
     finished = HUMANS if with_humans else read_finished_run(run)
     if isinstance(finished, FinishedRun):
-        numbers = await read_numbers(session.child("answer_types"), finished, conversations)
-        if not isinstance(numbers, str):
-            conversations |= numbers
-            versions = _build_versions(run, rules, samples, conversations)
+        questions = await read_questions(session.child("answer_types"), finished, unread)
+        if not isinstance(questions, str):
+            conversations |= _read_as_the_study(conversations, questions, is_earlier)
+            if not is_earlier:
+                graph.use_study_answers({place: questions[place].question for place in questions})
+            versions = _build_versions(graph, rules, samples, conversations)
             forks = list(_fork_sessions(run, treatments, samples, versions, language))
             versions |= {
                 (decision.key, fork.control): IN_SESSION
@@ -379,52 +398,67 @@ async def _prepare_versions(
                 for decision in fork.decisions
             }
             return _Prepared(conversations, versions, forks, finished)
-        finished = numbers
-    return _Prepared(conversations, _with_reason(versions, samples, finished), [], None)
+        finished = questions
+    versions = _with_reason(versions, samples, finished, is_earlier)
+    return _Prepared(conversations, versions, [], None)
+
+
+def _questions_of_the_study(
+    decisions: Iterable[ControlledDecision],
+    conversations: Mapping[str, DecisionConversation],
+    graph: ReplyGraph,
+    is_earlier: bool,
+) -> set[str]:
+    # The addresses of the questions that the code of the study reads. The answer types of Folkmoot
+    # have settings that no table records, so a choice is among them. A form is compared by its
+    # closed fields, so its schema is enough. A reply for several participants is a form.
+    if is_earlier:
+        return {place for place, each in conversations.items() if each.answer is None}
+    own = {each.place for each in decisions if each.kind not in (TEXT, JSON)}
+    return (own & conversations.keys()).union(graph.addresses)
+
+
+def _read_as_the_study(
+    conversations: Mapping[str, DecisionConversation],
+    questions: Mapping[str, ReadQuestion],
+    is_earlier: bool,
+) -> dict[str, DecisionConversation]:
+    # The conversations of closed decisions, with the answer types of the study.
+    found = {}
+    for place, ((answer_type, reasks), recorded, missing) in questions.items():
+        # Earlier versions used the answer types of numbers only, with the default number of
+        # re-asks.
+        is_used = answer_type.is_closed and not (is_earlier and answer_type.listed_options)
+        if is_used and (each := conversations.get(place)) is not None:
+            own_reasks = each.reasks if is_earlier else reasks
+            found[place] = each.with_study_answer(answer_type, recorded, missing, own_reasks)
+    return found
 
 
 def _build_versions(
-    run: RunFolder,
+    graph: ReplyGraph,
     rules: ForkRules,
     samples: Mapping[str, Sequence[ControlledDecision]],
     conversations: Mapping[str, DecisionConversation],
 ) -> _Versions:
-    with JournalReader(run.path / JOURNAL) as journal:
-        graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
-        replacing = {decision.place for control in REPLACING for decision in samples[control]}
-        # Read the replies behind all decisions together, because each scan reads the longest table
-        # of the run. Open decisions are not asked again, so their replies are not needed.
-        graph.read_behind(
-            text
-            for place, conversation in conversations.items()
-            if place in replacing and conversation.answer is not None
-            for text in texts_of(conversation)
-        )
-        versions: _Versions = {}
-        for control in (RETEST, *REPLACING):
-            for decision in samples[control]:
-                conversation = conversations.get(decision.place)
-                # Retest the first decision only: later ones also depend on the participant's
-                # earlier answers.
-                if conversation is None or (control == RETEST and decision.moment != FIRST):
-                    continue
-                if conversation.answer is None:
-                    version: ForkedDecision | Refusal = OPEN
-                elif control == RETEST:
-                    asked = conversation.asked.utterances
-                    same = Replaced(conversation.speaker.system, asked, decision.options)
-                    version = ForkedDecision((), same)
-                else:
-                    version = fork_decision(control, decision, conversation, rules, graph)
-                versions[decision.key, control] = version
-        return versions
-
-
-def _need_the_study(versions: _Versions, conversations: Mapping[str, DecisionConversation]) -> bool:
-    # Whether a decision can be asked only with the code of its study.
-    return any(conversation.answer is None for conversation in conversations.values()) or any(
-        version in (COMPUTED, REPLIED) for version in versions.values()
-    )
+    versions: _Versions = {}
+    for control in (RETEST, *REPLACING):
+        for decision in samples[control]:
+            conversation = conversations.get(decision.place)
+            # Retest the first decision only: later ones also depend on the participant's earlier
+            # answers.
+            if conversation is None or (control == RETEST and decision.moment != FIRST):
+                continue
+            if conversation.answer is None:
+                version: ForkedDecision | Refusal = OPEN
+            elif control == RETEST:
+                asked = conversation.asked.utterances
+                same = Replaced(conversation.speaker.system, asked, decision.options)
+                version = ForkedDecision((), same)
+            else:
+                version = fork_decision(control, decision, conversation, rules, graph)
+            versions[decision.key, control] = version
+    return versions
 
 
 def _fork_sessions(
@@ -450,15 +484,21 @@ def _fork_sessions(
 
 
 def _with_reason(
-    versions: _Versions, samples: Mapping[str, Sequence[ControlledDecision]], reason: Refusal
+    versions: _Versions,
+    samples: Mapping[str, Sequence[ControlledDecision]],
+    reason: Refusal,
+    is_earlier: bool,
 ) -> _Versions:
     # The versions, with `reason` for each decision that only the code of the study could ask.
-    numbers = {
-        decision.key for sample in samples.values() for decision in sample if decision.is_number
+    closed = {
+        decision.key
+        for sample in samples.values()
+        for decision in sample
+        if decision.is_number or (decision.options and not is_earlier)
     }
     return {
         (key, control): reason
-        if version in (COMPUTED, REPLIED) or (version == OPEN and key in numbers)
+        if version in (COMPUTED, REPLIED) or (version == OPEN and key in closed)
         else version
         for (key, control), version in versions.items()
     }
@@ -534,7 +574,7 @@ async def _ask_replaced(
 
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     got: Any = Missing(version) if isinstance(version, str) else None
-    new: dict[str, tuple[str, str]] = {}
+    new: dict[str, NewReply] = {}
     for step in () if isinstance(version, str) else version.steps:
         texts = with_new_replies(step.texts, step.quotes, new)
         if texts is None:
@@ -546,12 +586,14 @@ async def _ask_replaced(
             Utterance(step.reply.speaker.id if is_own else "", text)
             for is_own, text in zip(own, texts[1:], strict=True)
         ]
-        reply = await _ask_version(scope, speaker_of(step, texts), said, step.reply.answer)
+        reply = await _ask_version(
+            scope, speaker_of(step, texts), said, step.reply.answer_as_listed, step.reply.reasks
+        )
         # Later prompts would quote the missing reply, so more calls would be paid for nothing.
-        if isinstance(reply, Missing):
-            got = reply
+        if isinstance(reply.value, Missing):
+            got = reply.value
             break
-        new[step.reply.address] = scope.address, str(reply)
+        new[step.reply.address] = NewReply(reply.address, reply.text, str(reply.value))
     if not isinstance(version, str) and got is None:
         changed = version.decision
         said_texts = [changed.system, *(utterance.text for utterance in changed.asked)]
@@ -564,9 +606,9 @@ async def _ask_replaced(
                 for utterance, text in zip(changed.asked, texts[1:], strict=True)
             ]
             speaker = replace(conversation.speaker, system=texts[0])
-            got = await _ask_version(
-                scope, speaker, said, conversation.answer_with(changed.options)
-            )
+            answer_type = conversation.answer_with(changed.options)
+            reply = await _ask_version(scope, speaker, said, answer_type, conversation.reasks)
+            got = conversation.value_of(reply.value)
     # The original answer is recorded next to the new one, so that findings need only this table.
     made, name = conversation.value, decision.decision
     for row in _build_rows(decision, control, name, got, made, scope.address):
@@ -586,13 +628,18 @@ async def _ask_in_sessions(
 
 
 async def _ask_version(
-    scope: Scope, speaker: Speaker, said: Sequence[Utterance], answer: AnswerType[Any]
-) -> Any:
+    scope: Scope,
+    speaker: Speaker,
+    said: Sequence[Utterance],
+    answer: AnswerType[Any],
+    reasks: int,
+) -> AskResult[Any]:
     # The last message is the question.
     *before, last = said
-    got = await scope.ask(speaker, last.text, history=Transcript(tuple(before)), answer_type=answer)
-    # A number in a workbook is an object with its validation status.
-    return got if isinstance(got, (Missing, str, int, float, Mapping)) else closed_value(got)
+    history = Transcript(tuple(before))
+    return await scope.ask_detailed(
+        speaker, last.text, history=history, answer_type=answer, reasks=reasks
+    )
 
 
 def _build_rows(

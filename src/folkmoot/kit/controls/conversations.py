@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from folkmoot.conversation.answer_types import AnswerType, Missing, ParsedAnswer
+from folkmoot.conversation.answer_types import CHOICE, AnswerType, Missing, ParsedAnswer
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.session import DEFAULT_REASKS
 from folkmoot.errors import InputError, Problem
+from folkmoot.json_text import Schema
 from folkmoot.kit.controls.attributes import read_ages
-from folkmoot.kit.controls.forms import FormAnswer, choice_in_form, closed_form
+from folkmoot.kit.controls.forms import JSON, ClosedForm, FormAnswer, choice_in_form, closed_form
+from folkmoot.kit.controls.tables import closed_value
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import SourcedText, Span
@@ -46,6 +49,9 @@ class ControlledDecision(NamedTuple):
     address: str
     role: str
     model: str
+    # The kind of the answer type: `choice`, `number`, `text`, `json`, or a kind that the study
+    # defines.
+    kind: str
     # Empty unless the answer is one of listed options.
     options: tuple[str, ...]
     # The option or the way out that the run has recorded, such as `declined`, otherwise None.
@@ -84,18 +90,41 @@ class DecisionConversation(NamedTuple):
     # The messages of the last request and its reply. It differs from `asked` only by the reply,
     # unless the question was re-asked.
     heard: Transcript
-    # Parses a further reply to the same question. None unless the decision is a closed choice or a
-    # form with closed fields.
+    # Parses a further reply to the same question. None if the decision is open, or if only the code
+    # of the study can read it.
     answer: AnswerType[Any] | None
+    # True if the decision is a choice, a number or a form with closed fields.
+    is_closed: bool
     # The answer, or None if it is missing. A form with several closed fields has a value for each.
     value: FormAnswer | None
     # Why there is no answer, or None if there is one.
     missing: str | None
+    # The maximum number of re-asks.
+    reasks: int = DEFAULT_REASKS
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
         """Return the decision's answer type, with its options in the order of `options`."""
         assert self.answer is not None
         return self.answer.with_listed_options(options)
+
+    def with_study_answer(
+        self, answer_type: AnswerType[Any], recorded: object, missing: str | None, reasks: int
+    ) -> DecisionConversation:
+        """Return the conversation with the closed answer type of the study.
+
+        `recorded`, `missing`: the answer as the run has recorded it.
+        """
+        own = self._replace(answer=answer_type, is_closed=True, missing=missing, reasks=reasks)
+        return own._replace(value=None if missing else own.value_of(recorded))
+
+    def value_of(self, answer: Any) -> Any:
+        """Return an answer as the value that controls compare, a missing one as it is."""
+        if isinstance(answer, Missing) or isinstance(self.answer, ClosedForm):
+            return answer
+        # An option may be called "4". A study may return an object, such as a number with its
+        # validation status, and the run has recorded its text.
+        is_option = self.answer is None or self.answer.listed_options
+        return str(answer) if is_option else closed_value(answer)
 
 
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
@@ -112,7 +141,10 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         )
     asked = (
         run.scan_table("answers")
-        .select("address", "speaker_id", "role", "recorded", "missing", "options", "model_asked")
+        .select(
+            *("address", "speaker_id", "role", "kind", "recorded", "missing", "options"),
+            "model_asked",
+        )
         .with_row_index("at")
     )
     columns = ("participant_id", "condition", "decision", "address", "unit")
@@ -142,6 +174,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["address"],
             row["role"],
             row["model_asked"],
+            row["kind"],
             options,
             row["recorded"] if options else None,
             row["missing"],
@@ -200,11 +233,18 @@ def sample_decisions(
 
 
 def read_conversations(
-    run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
+    run: RunFolder,
+    journal: JournalReader,
+    decisions: Collection[ControlledDecision],
+    *,
+    is_earlier: bool = False,
 ) -> dict[str, DecisionConversation]:
     """Return the conversation of each decision, keyed by `ControlledDecision.place`.
 
     Decisions without a reply are left out.
+
+    `is_earlier`: True for controls that an earlier version planned. They read an answer by its
+    options and its schema alone, and not as the study does.
     """
     spans = run.read_spans({decision.address for decision in decisions})
     found = {}
@@ -212,7 +252,7 @@ def read_conversations(
         first, last = journal.entry_at(decision.address), last_entry(journal, decision.address)
         if first is not None and last is not None:
             own = spans.spans_at(decision.address)
-            found[decision.place] = _rebuild_conversation(decision, first, last, own)
+            found[decision.place] = _rebuild_conversation(decision, first, last, own, is_earlier)
     return found
 
 
@@ -221,6 +261,7 @@ def _rebuild_conversation(
     first: JournalEntry,
     last: JournalEntry,
     spans: Sequence[Span],
+    is_earlier: bool,
 ) -> DecisionConversation:
     # The two entries differ if the question was re-asked. `spans` are those of the first request.
     system, asked = _utterances(decision, first, spans)
@@ -235,23 +276,35 @@ def _rebuild_conversation(
     )
     reply = Utterance(decision.speaker_id, last.reply, id=decision.address)
     heard = Transcript((*_utterances(decision, last, spans)[1], reply))
-    # A form is parsed by its schema, because the answer type of the study is not in the journal.
-    schema = first.request.get("schema")
-    answer: AnswerType[Any] | None = Choice(decision.options) if decision.options else None
+    answer = _answer_type_of(decision, first.request.get("schema"), last.reply, is_earlier)
+    is_closed = answer is not None or (bool(decision.options) and not is_earlier)
     missing = decision.missing
     value: FormAnswer | None = decision.recorded if missing is None else None
-    if schema is not None and decision.options:
-        answer = choice_in_form(schema, last.reply, decision.options, decision.recorded)
-    elif schema is not None:
-        answer = closed_form(schema, decision.participant_id if decision.is_shared else "")
-        read = answer.parse_reply(last.reply) if answer is not None else None
-        value = None
+    if isinstance(answer, ClosedForm):
+        read, value = answer.parse_reply(last.reply), None
         # The closed fields may be valid although the study could not read the whole form.
         if isinstance(read, ParsedAnswer):
             value, missing = read.value, None
         elif isinstance(read, Missing):
             missing = read.reason
-    return DecisionConversation(speaker, Transcript(asked), heard, answer, value, missing)
+    return DecisionConversation(
+        speaker, Transcript(asked), heard, answer, is_closed, value, missing
+    )
+
+
+def _answer_type_of(
+    decision: ControlledDecision, schema: Schema | None, reply: str, is_earlier: bool
+) -> AnswerType[Any] | None:
+    # The answer type as far as it is known without the code of the study. The journal has the kind,
+    # the options and the schema. A kind that the study defines may read a reply in any way: with
+    # options it may keep every reply, and its schema may have fields beside the answer.
+    if decision.options and (is_earlier or decision.kind == CHOICE):
+        if schema is None:
+            return Choice(decision.options)
+        return choice_in_form(schema, reply, decision.options, decision.recorded)
+    if schema is not None and (is_earlier or decision.kind == JSON):
+        return closed_form(schema, decision.participant_id if decision.is_shared else "")
+    return None
 
 
 def _utterances(

@@ -25,7 +25,13 @@ from folkmoot.kit.controls.replacing import (
     replaced_texts,
     replaced_version,
 )
-from folkmoot.kit.controls.reply_graph import JournaledReply, Quote, ReplyGraph, part_as_text
+from folkmoot.kit.controls.reply_graph import (
+    JournaledReply,
+    NewReply,
+    Quote,
+    ReplyGraph,
+    part_as_text,
+)
 from folkmoot.kit.controls.tables import ORDER
 from folkmoot.provenance import Replacement, SourcedText, Span, replace_parts
 
@@ -172,21 +178,21 @@ def _first_difference(text: str, other: str) -> int:
 
 
 def with_new_replies(
-    texts: Sequence[str], quotes: Sequence[Quote], new: Mapping[str, tuple[str, str]]
+    texts: Sequence[str], quotes: Sequence[Quote], new: Mapping[str, NewReply]
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new`: a map from the address of the old reply to the address and the text of the new reply.
+    `new`: a map from the address of the old reply to the new reply.
     Returns None if a new JSON reply lacks the part that the request quotes.
     """
     parts: dict[int, list[Replacement]] = {}
     for quote in quotes:
-        address, reply = new[quote.address]
+        reply = new[quote.address]
         said = part_as_text(quote.part, reply)
         if said is None:
             return None
         # A computed value comes from a table, and the table has no row for the new reply.
-        source = quote.source._replace(id=address) if quote.source.address else quote.source
+        source = quote.source._replace(id=reply.address) if quote.source.address else quote.source
         text = SourcedText(said, [Span(0, len(said), source, 0)])
         parts.setdefault(quote.message, []).append(Replacement(quote.start, quote.end, text))
     return [

@@ -34,6 +34,8 @@ from folkmoot.conversation.schema_alternatives import single_alternative
 from folkmoot.hints import capitalise
 from folkmoot.json_text import Schema
 
+# The kind of an answer that is a JSON object as a whole.
+JSON = "json"
 _NUMBERS = ("integer", "number")
 # A form may refer to itself, so fields of objects in objects are read to this depth only.
 _MAX_DEPTH = 4
@@ -54,7 +56,7 @@ class ClosedForm(AnswerType["FormAnswer"]):
     schema: Schema = field(default_factory=dict)
     # The keys that lead to one participant's part of a reply for several participants.
     path: tuple[str, ...] = ()
-    kind: str = "json"
+    kind: str = JSON
 
     @property
     def closed_names(self) -> list[str]:
@@ -240,7 +242,7 @@ class ChoiceInForm(AnswerType[str]):
     name: str
     options: tuple[str, ...]
     schema: Schema = field(default_factory=dict)
-    kind: str = "json"
+    kind: str = JSON
 
     @property
     def listed_options(self) -> tuple[str, ...]:

@@ -9,19 +9,31 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer, ParseFailure, Text
+from folkmoot.conversation.answer_types import (
+    CHOICE,
+    AnswerType,
+    ParsedAnswer,
+    ParseFailure,
+    Text,
+)
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates, read_whole_json
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.repeated_protocol import WatchedQuestion
+from folkmoot.engine.session.session import DEFAULT_REASKS
 from folkmoot.json_text import Schema
 from folkmoot.kit.controls.conversations import last_entry, messages_of
+from folkmoot.kit.controls.forms import JSON
 from folkmoot.kit.controls.replacing import outermost_spans
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span, cell_id, spans_of
 from folkmoot.storage.rows import ComputedWords, Row
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import is_one_of
+
+# The kind of an answer in free text.
+TEXT = "text"
 
 
 class ReplyPart(NamedTuple):
@@ -33,6 +45,17 @@ class ReplyPart(NamedTuple):
     keys: tuple[str, ...] = ()
     # Returns the text that the prompt shows for this value.
     words: Callable[[Any], str] = str
+    # True for the reply as it was written, where the answer in it has other words.
+    is_as_written: bool = False
+
+
+class NewReply(NamedTuple):
+    """A reply that a control asked for, which takes the place of an old one."""
+
+    # In the journal of the controls.
+    address: str
+    as_written: str
+    answer: str
 
 
 class Quote(NamedTuple):
@@ -67,22 +90,29 @@ class JournaledReply(NamedTuple):
     schema: Schema | None
     # The last reply after re-asks.
     reply: str
+    # Reads a new reply to the same question. None if only the code of the study can read it.
+    answer: AnswerType[Any] | None
+    reasks: int = DEFAULT_REASKS
 
     @property
-    def answer(self) -> AnswerType[Any]:
-        """The answer type for asking the same question again."""
-        # A form may list options as well, but later prompts can quote each of its fields. So ask
-        # for the whole form.
-        if self.schema is not None:
-            return JsonText(self.schema)
-        return Choice(self.options) if self.options else Text()
+    def answer_as_listed(self) -> AnswerType[Any]:
+        """The answer type with its options in the order of `options`."""
+        assert self.answer is not None
+        return self.answer.with_listed_options(self.options)
 
     @property
     def can_be_asked(self) -> bool:
         """True if the question of this reply can be asked again."""
-        # Not possible for a human, and for a number, because its bounds are not journaled.
-        is_readable = bool(self.options) or self.schema is not None or self.kind == "text"
-        return self.speaker.model != HUMAN_MODEL and is_readable
+        # A human has left. Numbers are asked by running the session again.
+        is_readable = bool(self.options) or self.schema is not None or self.kind == TEXT
+        return self.speaker.model != HUMAN_MODEL and self.answer is not None and is_readable
+
+    def with_study_answer(self, answer_type: AnswerType[Any], reasks: int) -> JournaledReply:
+        """Return the reply with the answer type of the study, and with its number of re-asks."""
+        # Later prompts can quote each field of an open form. So ask for the whole form.
+        is_form = self.schema is not None and not answer_type.is_closed
+        answer = JsonText(self.schema or {}) if is_form else answer_type
+        return self._replace(answer=answer, reasks=reasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +133,35 @@ class ReplyGraph:
     """The replies of a run, each with its request, looked up by the address of the call."""
 
     # Only replies that `read_behind` has read are included. The row classes `tables` say which
-    # values in prompts are computed from replies.
+    # values in prompts are computed from replies. `is_earlier` is True for controls that an earlier
+    # version planned: they read a reply of any kind by its schema or its options.
 
-    def __init__(self, run: RunFolder, journal: JournalReader, tables: Iterable[type[Row]]) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        journal: JournalReader,
+        tables: Iterable[type[Row]],
+        *,
+        is_earlier: bool = False,
+    ) -> None:
         self._run = run
         self._journal = journal
+        self._is_earlier = is_earlier
         # The ids of values in a table begin with the name of the table and a dot.
         self._computed = tuple(f"{row.table}." for row in tables if row.from_replies)
         self._words = _read_computed_words(run, tables)
         self._replies: dict[str, JournaledReply | None] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the replies that `read_behind` has read."""
+        return [address for address, reply in self._replies.items() if reply is not None]
+
+    def use_study_answers(self, questions: Mapping[str, WatchedQuestion]) -> None:
+        """Read new replies to these questions with the answer types of the study."""
+        for address, (answer_type, reasks) in questions.items():
+            if (reply := self._replies.get(address)) is not None:
+                self._replies[address] = reply.with_study_answer(answer_type, reasks)
 
     def replies_at(self, addresses: Iterable[str]) -> Iterator[JournaledReply]:
         """Yield the replies at `addresses`, if `read_behind` has read the replies."""
@@ -156,12 +206,20 @@ class ReplyGraph:
                 part = (
                     ReplyPart(path=(words[1].key,), words=words[1].words)
                     if words is not None
-                    else part_of(reply, str(text)[span.start : span.end])
+                    else self._part_of(reply, str(text)[span.start : span.end])
                 )
                 if part is None:
                     return None
                 quotes.append(Quote(number, span.start, span.end, span.source, address, part))
         return quotes
+
+    def _part_of(self, reply: JournaledReply, quoted: str) -> ReplyPart | None:
+        # A participant's own history may hold the reply as written, such as JSON, where others read
+        # the answer alone.
+        is_other = reply.recorded is not None and quoted.strip() != reply.recorded
+        if is_other and not self._is_earlier and quoted.strip() == reply.reply.strip():
+            return ReplyPart(is_as_written=True)
+        return part_of(reply, quoted)
 
     def read_behind(self, texts: Iterable[str]) -> None:
         """Read the replies that the texts quote, directly or through other replies."""
@@ -206,6 +264,7 @@ class ReplyGraph:
                 temperature=first.request.get("temperature"),
                 max_tokens=first.request.get("max_tokens"),
             )
+            listed, schema = tuple(json.loads(options or "[]")), first.request.get("schema")
             self._replies[address] = JournaledReply(
                 address,
                 order,
@@ -213,11 +272,22 @@ class ReplyGraph:
                 tuple(texts),
                 tuple(is_own),
                 kind,
-                tuple(json.loads(options or "[]")),
+                listed,
                 recorded,
-                first.request.get("schema"),
+                schema,
                 last.reply,
+                self._answer_type_of(kind, listed, schema),
             )
+
+    def _answer_type_of(
+        self, kind: str, options: Sequence[str], schema: Schema | None
+    ) -> AnswerType[Any] | None:
+        # The answer type as far as it is known without the code of the study.
+        if schema is not None and (self._is_earlier or kind == JSON):
+            return JsonText(schema)
+        if options and (self._is_earlier or kind == CHOICE):
+            return Choice(options)
+        return Text() if kind == TEXT else None
 
 
 def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
@@ -228,7 +298,9 @@ def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
     text = quoted.strip()
     if text in (reply.reply.strip(), reply.recorded):
         return ReplyPart()
-    if reply.schema is None or (value := _json_in(reply.reply)) is None:
+    # The answer to a closed question in JSON is one value, also if the study asks for JSON.
+    is_form = isinstance(reply.answer, JsonText)
+    if not is_form or (value := _json_in(reply.reply)) is None:
         return None
     if (written := _json_in(text)) is not None:
         # A study may show notes as JSON that it has rewritten, for example without a way out.
@@ -256,11 +328,13 @@ def _leaves(
             yield (*path, key), item
 
 
-def part_as_text(part: ReplyPart, reply: str) -> str | None:
+def part_as_text(part: ReplyPart, reply: NewReply) -> str | None:
     """Return a part of a new reply as text, or None if the reply lacks this part."""
+    if part.is_as_written:
+        return reply.as_written
     if part == ReplyPart():
-        return reply
-    _, first_value = next(json_candidates(reply, "{"), ("", None))
+        return reply.answer
+    _, first_value = next(json_candidates(reply.answer, "{"), ("", None))
     value = first_value if isinstance(first_value, dict) else {}
     if part.keys:
         is_whole = value.keys() >= set(part.keys)

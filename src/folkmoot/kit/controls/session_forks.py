@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from folkmoot.engine.session.repeated_protocol import (
     FinishedRun,
     RepeatedAnswer,
     Revision,
+    WatchedQuestion,
     enclosing_scopes,
     repeat_protocol,
 )
@@ -40,7 +41,7 @@ from folkmoot.kit.controls.replacing import (
     TreatmentTexts,
     replaced_texts,
 )
-from folkmoot.kit.controls.tables import ORDER, closed_value
+from folkmoot.kit.controls.tables import ORDER
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.provenance import SourcedText, spans_of
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -207,32 +208,34 @@ def read_finished_run(run: RunFolder) -> FinishedRun | Refusal:
     )
 
 
-async def read_numbers(
-    scope: Scope,
-    finished: FinishedRun,
-    conversations: Mapping[str, DecisionConversation],
-) -> dict[str, DecisionConversation] | Refusal:
-    """Repeat a run from its journal, and return the conversations of decisions about a number.
+class ReadQuestion(NamedTuple):
+    """How the study reads the reply to a question, and the answer that the run has recorded."""
 
-    The conversations now hold the answer type, which only the study's code knows.
+    question: WatchedQuestion
+    recorded: object
+    missing: str | None
+
+
+async def read_questions(
+    scope: Scope, finished: FinishedRun, addresses: Collection[str]
+) -> dict[str, ReadQuestion] | Refusal:
+    """Repeat a run from its journal, and return the questions at `addresses`.
+
     Returns the reason for a refusal if today's code would send different requests.
     """
-    # Only the study knows the bounds of a number, so its code runs again. A reply for several
-    # participants is not a number, and no question is asked at its address.
-    watched = [address for address, each in conversations.items() if each.answer is None]
-    repeated = await repeat_protocol(scope, finished, watched)
+    # The journal has no answer types, and only the study knows, for example, the bounds of a number
+    # or whether a reply beside the options counts. So its code runs again.
+    repeated = await repeat_protocol(scope, finished, addresses)
     if not repeated.is_exact:
         return CHANGED
-    found = {}
-    for address, answer in repeated.answers().items():
-        answer_type = repeated.answer_types[address]
-        if answer_type.is_closed and not answer_type.listed_options:
-            missing = str(answer.row["missing"]) if answer.row["missing"] else None
-            value = None if missing else closed_value(answer.row["recorded"])
-            found[address] = conversations[address]._replace(
-                answer=answer_type, value=value, missing=missing
-            )
-    return found
+    return {
+        address: ReadQuestion(
+            repeated.questions[address],
+            answer.row["recorded"],
+            str(answer.row["missing"]) if answer.row["missing"] else None,
+        )
+        for address, answer in repeated.answers().items()
+    }
 
 
 async def ask_in_sessions(
@@ -271,6 +274,4 @@ def _read_answer(conversation: DecisionConversation, answer: RepeatedAnswer) -> 
         if isinstance(read, ParsedAnswer):
             return read.value
         return read if isinstance(read, Missing) else Missing("unparsed")
-    recorded = answer.row["recorded"]
-    is_number = conversation.answer is not None and not conversation.answer.listed_options
-    return closed_value(recorded) if is_number else str(recorded)
+    return conversation.value_of(answer.row["recorded"])
