@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from folkmoot.measures.inference.paired_votes import (
     bowker,
+    equal_totals_p,
     mcnemar,
     moves_towards,
     paired_shares,
@@ -59,6 +60,21 @@ def test_separate_sets_of_options_are_tested_separately():
     result = stuart_maxwell(table)
     assert result.df == 2
     assert result.statistic == pytest.approx(64 / 16 + 64 / 10)
+
+
+def test_few_moves_are_tested_exactly():
+    """Three moves from the first option to each of two others: 4 of 64 orders are as one-sided."""
+    table = np.array([[9, 3, 3], [0, 5, 0], [0, 0, 4]])
+    assert equal_totals_p(table) == pytest.approx(4 / 64)
+    assert stuart_maxwell(table).p < 0.05
+    # Between two options, the test is McNemar's.
+    table = np.array([[2, 5, 0], [0, 0, 0], [0, 0, 8]])
+    assert equal_totals_p(table) == pytest.approx(2 / 32)
+    assert equal_totals_p(np.diag([5, 6, 7])) == 1.0
+
+
+def test_many_moves_are_tested_by_stuart_and_maxwell():
+    assert equal_totals_p(VISION) == stuart_maxwell(VISION).p
 
 
 def test_votes_without_changes_have_p_one():

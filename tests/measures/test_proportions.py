@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
 from statsmodels.stats.multitest import multipletests
 
 from folkmoot.measures.inference.proportions import (
     between,
     holm,
+    homogeneity_p,
     newcombe,
     wilson,
 )
@@ -127,3 +129,18 @@ def test_between_two_differences_equals_a_hand_calculation():
     assert interval.value == pytest.approx(0.1)
     lower_distance = math.hypot(first.value - first.low, second.high - second.value)
     assert interval.low == pytest.approx(0.1 - lower_distance)
+
+
+def test_few_votes_are_compared_exactly():
+    """Two votes for one option and six for the other: 1 of the 28 ways to place the two."""
+    assert homogeneity_p([2, 0], [0, 6]) == pytest.approx(1 / 28)
+    # By hand: all three for one of three options, in 3 of the 84 ways to place them. The drawn
+    # tables give the same p in each call.
+    p = homogeneity_p([3, 0, 0], [0, 3, 3])
+    assert p == pytest.approx(3 / 84, abs=0.004) and p == homogeneity_p([3, 0, 0], [0, 3, 3])
+
+
+def test_many_votes_are_compared_by_pearsons_test():
+    table = [[30, 40, 50], [50, 40, 30]]
+    assert homogeneity_p(*table) == pytest.approx(float(chi2_contingency(table).pvalue))
+    assert homogeneity_p([4, 0], [5, 0]) == 1.0

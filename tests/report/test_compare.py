@@ -653,6 +653,39 @@ def test_an_unfinished_run_is_estimated_and_not_tested(base_run, tmp_path):
     )
 
 
+@pytest.mark.parametrize(("people", "p"), [(2, None), (4, None), (5, 2 / 252)])
+def test_votes_of_few_people_are_tested_exactly_or_not_at_all(tmp_path, people, p):
+    """Fewer than five people are an illustration in each table of a comparison."""
+    files = []
+    for name, number, choice in (("run", people, "parks"), ("more", 5, "jobs")):
+        files.append(tmp_path / f"{name}.csv")
+        rows = [f"h{i},parks,{choice}" for i in range(number)]
+        files[-1].write_text("\n".join(["person,before,after", *rows]))
+    votes = compute_comparison(files)["compare_votes"]
+    initial, final = read_rows(votes)
+    assert final["p"] == (p and pytest.approx(p))
+    assert initial["p"] == (p and 1.0)
+    if p is None:
+        assert (
+            votes.says == "Not tested against run: initial votes of more and final votes of more."
+        )
+
+
+def test_few_changed_votes_of_the_same_people_are_tested_exactly(tmp_path):
+    """All five changed votes went from one option to another: p is that of five equal coins."""
+    runs = [
+        seal_participants(write_run(tmp_path / name, {"acp": (0, 30)}), "a")
+        for name in ("first", "second")
+    ]
+    table = pl.read_parquet(runs[1] / "tables" / "participants.parquet")
+    is_changed = (pl.col("final_choice") == "parks") & (pl.int_range(pl.len()) < 15)
+    choice = pl.when(is_changed).then(pl.lit("jobs")).otherwise("final_choice")
+    write_table(runs[1] / "tables", "participants", table.with_columns(final_choice=choice))
+    _, final = read_rows(compute_comparison(runs)["compare_votes"])
+    assert final["same_person_same_choice_share"] == pytest.approx(25 / 30)
+    assert final["p"] == pytest.approx(2 / 32)
+
+
 def test_untested_votes_are_reported_as_not_tested(base_run, tmp_path):
     """Final votes after shared texts are not independent, so only first votes are tested."""
     first = add_draws(base_run, 10, "a")

@@ -21,7 +21,7 @@ from folkmoot.measures.inference.distributions import (
     sign_p,
 )
 from folkmoot.measures.inference.estimates import Estimate
-from folkmoot.measures.inference.proportions import wilson
+from folkmoot.measures.inference.proportions import RESAMPLES, wilson
 
 IntArray = NDArray[np.int64]
 
@@ -104,6 +104,53 @@ def stuart_maxwell(table: IntArray) -> Test:
     df = int(np.linalg.matrix_rank(value))
     statistic = float(d @ np.linalg.pinv(value) @ d)
     return Test("Stuart–Maxwell", statistic, df, chi2_p(statistic, df))
+
+
+def equal_totals_p(table: IntArray) -> float:
+    """Return the p-value of a test whether the number of votes per option changed.
+
+    - `table`: first votes in rows and second votes in columns, shape (k, k).
+
+    The test is Stuart and Maxwell's. With fewer than 25 moves, it is exact: the two votes of a
+    participant may as well have been given in the other order.
+    """
+    i, j = np.triu_indices(len(table), 1)
+    there, back = table[i, j], table[j, i]
+    moves = int(there.sum() + back.sum())
+    if not 0 < moves < EXACT_BELOW:
+        return stuart_maxwell(table).p
+    has_moves = there + back > 0
+    if has_moves.sum() == 1:
+        return mcnemar(int(there.sum()), int(back.sum())).p
+    from scipy.stats import permutation_test
+
+    # One entry for each participant who moved.
+    before = np.concatenate([np.repeat(i, there), np.repeat(j, back)])
+    after = np.concatenate([np.repeat(j, there), np.repeat(i, back)])
+    off = table - np.diag(np.diag(table))
+    # The order of two votes changes no variance, so each permutation has the same.
+    inverse = np.linalg.pinv(np.diag(off.sum(axis=1) + off.sum(axis=0)) - off - off.T)
+    options = range(len(table))
+
+    def statistic(first: IntArray, second: IntArray, axis: int) -> NDArray[np.float64]:
+        counts = [
+            (first == option).sum(axis=axis) - (second == option).sum(axis=axis)
+            for option in options
+        ]
+        d = np.stack(counts, axis=-1)
+        return np.asarray(np.einsum("...i,ij,...j->...", d, inverse, d))
+
+    # All permutations up to 14 moves. With more, the drawn ones are the same in each process.
+    result = permutation_test(
+        (before, after),
+        statistic,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        alternative="greater",
+        rng=np.random.default_rng(0),
+    )
+    return float(result.pvalue)
 
 
 def mcnemar(there: int, back: int) -> Test:

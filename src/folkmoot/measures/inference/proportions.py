@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folkmoot.measures.inference.distributions import chi2_p, normal_p, normal_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
@@ -116,17 +117,39 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
     return normal_p(float(brentq(distance_to_zero, _NEAREST, _FURTHEST, xtol=1e-10)))
 
 
+# Pearson's test is an approximation for large counts. Cochran (1954) gives five as the smallest
+# count that it may expect.
+FEWEST_EXPECTED = 5
+# The smallest p of a test with drawn tables or permutations is 1 / 20,000.
+RESAMPLES = 19_999
+
+
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
-    """Return the p-value of Pearson's χ² test of equal distributions.
+    """Return the p-value of a test of equal distributions.
 
     - `first`, `second`: counts, shape (k,).
+
+    The test is Pearson's χ², or Fisher's exact test if a count of less than five is expected.
     """
     # Categories without counts are dropped.
     table = np.array([pair for pair in zip(first, second, strict=True) if sum(pair)]).T
-    if table.ndim < 2 or table.shape[1] < 2:
+    if table.ndim < 2 or table.shape[1] < 2 or not table.sum(axis=1).all():
         return 1.0
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    if expected.min() < FEWEST_EXPECTED:
+        return _fisher_p(table)
     return chi2_p(float(((table - expected) ** 2 / expected).sum()), table.shape[1] - 1)
+
+
+def _fisher_p(table: NDArray[np.int64]) -> float:
+    from scipy.stats import MonteCarloMethod, fisher_exact
+
+    if table.shape[1] == 2:
+        return float(fisher_exact(table).pvalue)
+    # More options have too many tables with the same totals to list all. The drawn tables are the
+    # same in each process, so that a comparison gives the same p.
+    method = MonteCarloMethod(n_resamples=RESAMPLES, rng=np.random.default_rng(0))
+    return float(fisher_exact(table, method=method).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -11,8 +11,13 @@ import polars as pl
 from folkmoot.hints import join_words
 from folkmoot.kit.findings import ALPHA, HOLM_NOTE, Row, condition_name, finite_or_none
 from folkmoot.measures.diversity import jensen_shannon, total_variation
-from folkmoot.measures.inference.estimates import format_count, format_p_value, format_points
-from folkmoot.measures.inference.paired_votes import stuart_maxwell, transition_table
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    format_count,
+    format_p_value,
+    format_points,
+)
+from folkmoot.measures.inference.paired_votes import equal_totals_p, transition_table
 from folkmoot.measures.inference.proportions import holm, homogeneity_p
 from folkmoot.measures.wording import join_sentences, word
 from folkmoot.report.comparison.between_runs import SECTION
@@ -68,9 +73,11 @@ def compare_votes(runs: Sequence[Sample]) -> Finding | None:
                 if votes.matched:
                     table = transition_table(votes.first, votes.second, options)
                     same_choice = float(table.trace() / table.sum())
-                    p_value = stuart_maxwell(table).p
-                # Both tests assume independent votes, and an interim look tests nothing.
-                if not votes.independent or base.partial or sample.partial:
+                    p_value = equal_totals_p(table)
+                # Both tests assume independent votes, and an interim look tests nothing. Fewer than
+                # five people on a side are an illustration.
+                is_few = min(len(votes.first), len(votes.second)) < FEWEST_UNITS
+                if is_few or not votes.independent or base.partial or sample.partial:
                     p_value = math.nan
                 rows.append(
                     {
@@ -124,11 +131,13 @@ def compare_votes(runs: Sequence[Sample]) -> Finding | None:
         ResultTable.from_records(
             rows,
             "Initial votes of all shared conditions together, final votes in each. p: Pearson's "
-            "χ², or Stuart and Maxwell's test where both runs drew the same people (all figures "
-            "are then of those who voted in both). Both compare how often each option was chosen, "
-            "and not whether the same people chose it. No p for votes of people who voted several "
-            "times, and for final votes of participants who shared a conversation, or a draw of "
-            "texts, unless both read the same texts or the other votes are those of people.",
+            "χ² (Fisher's exact test where a count below 5 is expected), or Stuart and Maxwell's "
+            "test where both runs drew the same people (exact where fewer than 25 changed; all "
+            "figures are then of those who voted in both). Both compare how often each option was "
+            "chosen, and not whether the same people chose it. No p for votes of fewer than five "
+            "people, for votes of people who voted several times, and for final votes of "
+            "participants who shared a conversation, or a draw of texts, unless both read the same "
+            "texts or the other votes are those of people.",
         ),
         notes=(HOLM_NOTE,),
         section=SECTION,
