@@ -24,7 +24,7 @@ from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.wording import Sentence
 from folkmoot.randomness import generator
 from folkmoot.report.document.validity import CardRow, build_validity_card
-from folkmoot.storage.findings import Finding, TableCell
+from folkmoot.storage.findings import Finding, IntervalChart, TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.sweeps import sample_daily
 
@@ -464,3 +464,72 @@ def test_conditions_with_questions_in_random_order_are_compared_by_one_question(
     assert first == second
     (effects,) = measure_effects(table, contrasts).values()
     assert effects[AS_DESIGNED].estimate.value == 0
+
+
+def test_a_row_of_few_units_is_the_illustration_and_not_the_finding() -> None:
+    """One moderator was asked again with neutral texts, and 40 participants in order reversed."""
+    participants = list_participants("A", 40)
+    moderator = make_answer(SAME_LENGTH, "A0", "no", expected="yes") | {"role": "moderator"}
+    answers = [
+        answer
+        for participant in participants
+        for answer in (
+            make_answer(AS_DESIGNED, participant, "yes", moment="first", expected="yes"),
+            make_answer(ORDER, participant, "no", expected="yes"),
+            make_answer(RETEST, participant, "yes", moment="first", expected="yes"),
+        )
+    ]
+    findings = compute_findings([*make_votes("A"), *answers, moderator])
+    finding = next(found for found in findings if found.key == "answers_in_each_version")
+    # What rests on 40 participants keeps its interval everywhere, and its verdict.
+    assert not finding.illustrates and finding.units == 40
+    assert finding.independent == "Independent unit: participant (numbers in the table)."
+    assert finding.says == (
+        "Order reversed, final decision: 0 % (0 to 9 %) the same; asked again, first decision: "
+        "100 % (91 to 100 %) the same; moderator, neutral texts of equal length, final decision: "
+        "0 % (no interval, an illustration of 1 participant) the same."
+    )
+    rows = read_rows(findings, finding.key)
+    assert [
+        (row["units"], row["low_share"] is None, row["p"] is None, row["verdict"]) for row in rows
+    ] == [
+        (40, False, False, "failed"),
+        (40, False, False, None),
+        (1, True, True, None),
+    ]
+    assert isinstance(finding.chart, IntervalChart)
+    assert [low < high for _, _, low, high in finding.chart.items] == [True, True, False]
+    assert finding.alarms == ("Answers depend on the order: order reversed, final decision.",)
+
+
+def test_a_contrast_of_few_units_leaves_the_intervals_of_others() -> None:
+    """Twelve participants took part in A and in B, and two in C."""
+    sizes = {"A": 12, "B": 12, "C": 2}
+    answers = [
+        make_answer(control, participant, value, expected=value)
+        for condition, size in sizes.items()
+        for participant in list_participants(condition, size)
+        for control, value in ((AS_DESIGNED, "yes" if condition == "A" else "no"), (ORDER, "no"))
+    ] + [
+        make_answer(NEGATIVE, participant, "right", question="hand")
+        for condition, size in sizes.items()
+        for participant in list_participants(condition, size)
+    ]
+    findings = compute_findings(answers)
+    for key in ("where_the_effect_comes_from", "user_drift", "negative_controls"):
+        finding = next(found for found in findings if found.key == key)
+        assert not finding.illustrates, key
+        for row in read_rows(findings, key):
+            is_few = "C" in str(row["contrast"])
+            assert (row["units"], row["p"] is None) == (2 if is_few else 12, is_few), (key, row)
+    says = read_statement(findings, "where_the_effect_comes_from")
+    assert "A against B (vote): as designed 100 points (" in says
+    assert (
+        "A against C (vote): as designed 100 points (no interval, an illustration of 2 "
+        "participants)" in says
+    )
+    # If all rows are of few units, the label of the finding says so once.
+    few = [answer for answer in answers if str(answer["participant_id"])[1:] in "01"]
+    says = read_statement(compute_findings(few), "where_the_effect_comes_from")
+    assert says.startswith("An illustration, not evidence: 2 participants. A against B (vote): ")
+    assert says.count("illustration") == 1

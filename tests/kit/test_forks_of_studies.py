@@ -15,7 +15,6 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.kit.controls.asking import run_controls, verify_controls
-from folkmoot.kit.controls.effects import count_decisions
 from folkmoot.kit.controls.replacing import LACKING, NOT_REACHED, describe_left_out
 from folkmoot.kit.controls.tables import (
     NO_PERSONA,
@@ -24,6 +23,7 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     SAME_LENGTH,
     ControlRow,
+    count_decisions,
 )
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider

@@ -16,7 +16,9 @@ Every finding with an interval names its unit of analysis:
 
     Finding(key, title, statement, table, chart, unit="group", units=group_count)
 
-A finding with fewer than five units shows no interval and no p.
+A finding with fewer than five units shows no interval and no p. If rows have different units, each
+is judged by its own: `fewest_units(estimates)` is the number of the finding, and a column `units`
+has the others.
 Format `low`, `high` and `p` with these functions only, so that sentences follow this rule, too.
 """
 # An unknown value becomes a blank cell, "no interval", or a chart without the line.
@@ -164,6 +166,32 @@ def all_largest(items: Iterable[V], value: Callable[[V], float]) -> list[V]:
     return [item for item in listed if value(item) == largest]
 
 
+def fewest_units(estimates: Iterable[Estimate]) -> int:
+    """Return the number of independent units of a finding with an estimate in each row.
+
+    It is the smallest number of the rows that have five units or more, and that of all rows if none
+    has so many. Unknown estimates do not count. The result is 0 without a known estimate.
+    """
+    # Each row is judged by its own units. A row of fewer than five is an illustration. It takes no
+    # interval from the others, so it does not make the whole finding one.
+    counts = [estimate.unit_count for estimate in estimates if math.isfinite(estimate.value)]
+    enough = [count for count in counts if count >= FEWEST_UNITS]
+    return min(enough or counts, default=0)
+
+
+def name_few_units(estimate: Estimate, all_rows: Iterable[Estimate], unit: str) -> str:
+    """Return words for an estimate from fewer than five units, beside rows from more.
+
+    Returns "" for an estimate from five or more. Returns "" also if no row has so many, because
+    then the label of the finding says it.
+
+    - `unit`: the noun of the independent unit.
+    """
+    if estimate.unit_count >= FEWEST_UNITS or fewest_units(all_rows) < FEWEST_UNITS:
+        return ""
+    return word("description", "few units", units=format_count(estimate.unit_count, unit))
+
+
 # --- cells and charts --------------------------------------------------------------------------
 
 
@@ -249,12 +277,16 @@ def interaction_matrix(
 # --- words -------------------------------------------------------------------------------------
 
 
-def format_share(estimate: Estimate, *, digits: int = 0) -> str:
-    """Return a share as text, such as "16 % (9 to 23 %)"."""
+def format_share(estimate: Estimate, aside: str = "", *, digits: int = 0) -> str:
+    """Return a share as text, such as "16 % (9 to 23 %)".
+
+    `aside`: words to add within the brackets.
+    """
     return _format_estimate(
         estimate,
         format_percent(estimate.value, digits),
         estimates.format_span(estimate.low, estimate.high, digits),
+        aside,
     )
 
 

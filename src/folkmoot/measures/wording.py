@@ -582,6 +582,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "of the same {questions}",
         "people and models, one": "{people} and {participants} played by models answered the same "
         "question",
+        "few units": "an illustration of {units}",
         "observed": f"{OBSERVED} {{what}}.",
     },
     "refusal": {

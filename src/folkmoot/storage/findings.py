@@ -53,6 +53,13 @@ class ResultTable:
                 cells = f"{len(row)} cells in place of {len(self.columns)}"
                 raise ValueError(f"row {number} of a ResultTable has {cells}")
 
+    def cells_of(self, column: str) -> list[TableCell]:
+        """Return the cells of a column, or an empty list if there is no such column."""
+        if column not in self.columns:
+            return []
+        place = self.columns.index(column)
+        return [row[place] for row in self.rows]
+
     @classmethod
     def from_records(
         cls, rows: Sequence[Mapping[str, TableCell]], caption: str = ""
@@ -231,9 +238,12 @@ class Finding:
     @property
     def independent(self) -> str:
         """The sentence that names the unit of analysis, or "" if the finding has no unit."""
-        # Of rows with different units, "group or participant", the table has the numbers. A unit
-        # that says where another one counts, in brackets, has several numbers too.
-        number = " (numbers in the table)" if " or " in self.unit else f" ({self.units:,})"
+        # Of rows with different units, "group or participant", the table has the numbers, and also
+        # of rows with different numbers of one unit. A unit that says where another one counts, in
+        # brackets, has several numbers too.
+        counts = {count for count in self.grid.cells_of("units") if count}
+        is_in_table = " or " in self.unit or len(counts) > 1
+        number = " (numbers in the table)" if is_in_table else f" ({self.units:,})"
         number *= not self.unit.endswith(")")
         return f"Independent unit: {self.unit}{number}." if self.unit else ""
 

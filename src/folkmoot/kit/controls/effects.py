@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Literal, NamedTuple
@@ -27,14 +27,19 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     SAME_LENGTH,
     closed_value,
+    count_decisions,
+    expected_answers,
+    given_answers,
     list_units,
 )
 from folkmoot.kit.findings import (
     condition_name,
     estimate_cells,
+    fewest_units,
     format_points,
     format_share,
     interval_chart,
+    name_few_units,
     p_value_cell,
     with_adjusted_p,
 )
@@ -54,9 +59,6 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 SECTION = "Controls"
 USER_DRIFT = "user drift"
-# The columns that tell apart decisions and control answers. A form has a row for each closed field.
-_DECISION_KEYS = ["control", "moment", "condition", "unit", "participant_id", "decision_address"]
-ANSWER_KEYS = [*_DECISION_KEYS, "question"]
 ANSWERS_AGAIN = "answers_in_each_version"
 # The reversed order may move at most a tenth of the answers, as much as is allowed for user drift.
 MOST_MOVED = Margin(high=0.1)
@@ -111,14 +113,6 @@ def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, Tabl
     if all(row["role"] == PARTICIPANT_ROLE for row in rows):
         return [{key: cell for key, cell in row.items() if key != "role"} for row in rows]
     return rows
-
-
-def count_decisions(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the first row of each decision.
-
-    A decision that is answered with a form has one row for each closed field.
-    """
-    return rows.unique(_DECISION_KEYS, keep="first", maintain_order=True)
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
@@ -423,7 +417,7 @@ def effects_finding(
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        _describe_effects(effects, open_count, decisions),
+        _describe_effects(effects, open_count, decisions, unit_name(table)),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
@@ -511,6 +505,7 @@ def _row(contrast: Contrast, version: str, effect: Effect, decision: str) -> dic
         "p": p_value_cell(effect.estimate),
         "changed_share": effect.changed,
         "answers": effect.estimate.n,
+        "units": fewest_units([effect.estimate]),
         "refused": effect.refused,
     }
 
@@ -519,8 +514,10 @@ def _describe_effects(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     open_count: int,
     decisions: Mapping[Contrast, tuple[str, str]],
+    unit: str,
 ) -> Sentence:
     clauses = []
+    measured = [effect.estimate for versions in effects.values() for effect in versions.values()]
     for contrast, versions in effects.items():
         if len(versions) > 1:
             parts = (
@@ -529,7 +526,9 @@ def _describe_effects(
                     "version" if effect.changed is None else "version, changed",
                     version=effect.replaced.name_version(name),
                     # A distance is a difference of shares and has no sign.
-                    share=format_points(effect.estimate).replace("+", ""),
+                    share=format_points(
+                        effect.estimate, name_few_units(effect.estimate, measured, unit)
+                    ).replace("+", ""),
                     changed=None if effect.changed is None else format_percent(effect.changed),
                 )
                 if math.isfinite(effect.estimate.value)
@@ -560,14 +559,20 @@ def _describe_effects(
 
 
 def list_shares(
-    case: Literal["share", "share the same"], shares: Mapping[str, Estimate]
+    case: Literal["share", "share the same"], shares: Mapping[str, Estimate], unit: str
 ) -> Sentence:
     """Return the sentence that lists each share with its interval.
 
-    `case`: the wording of each share, "share" or "share the same".
+    - `case`: the wording of each share, "share" or "share the same".
+    - `unit`: the noun of the independent unit.
     """
     clauses = (
-        word("control", case, name=name, share=format_share(estimate))
+        word(
+            "control",
+            case,
+            name=name,
+            share=format_share(estimate, name_few_units(estimate, shares.values(), unit)),
+        )
         if math.isfinite(estimate.value)
         else word("control", "no answer", name=name)
         for name, estimate in shares.items()
@@ -618,6 +623,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
                 # Without a retest there are no such columns.
                 **(_move_cells("excess_", "excess_p", excess) if retest.height else {}),
                 "answers": same.n,
+                "units": fewest_units([same]),
             }
         )
     tested = {
@@ -638,7 +644,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     return Finding(
         ANSWERS_AGAIN,
         "Do the same people answer the same?",
-        list_shares("share the same", shares),
+        list_shares("share the same", shares, unit_name(asked)),
         ResultTable.from_records(
             without_single_role(rows),
             "Share of decisions that come out as designed. Shift: how far the distribution of "
@@ -716,13 +722,6 @@ def decisions_again(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFram
     )
 
 
-def fewest_units(estimates: Iterable[Estimate]) -> int:
-    """Return the smallest number of independent units behind the known estimates, or 0."""
-    return min(
-        (estimate.unit_count for estimate in estimates if math.isfinite(estimate.value)), default=0
-    )
-
-
 def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[ConditionAnswers, ConditionAnswers]]:
     # The answers in the run and again. Each field of a form is a question.
     for _, own in rows.group_by("field", maintain_order=True):
@@ -731,16 +730,3 @@ def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[ConditionAnswers, Co
             ConditionAnswers(tuple(expected_answers(own)), units),
             ConditionAnswers(tuple(given_answers(own)), units),
         )
-
-
-def expected_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers that participants gave in the original run."""
-    return [closed_value(value) for value in rows["expected"].to_list()]
-
-
-def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers in a table of answers to control questions, as numbers or texts."""
-    return [
-        closed_value(value) if value is not None else float(number)
-        for value, number in rows.select("value", "number").iter_rows()
-    ]

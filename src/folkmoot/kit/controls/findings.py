@@ -18,7 +18,6 @@ from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.kit.controls.asking import ControlsConfig
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.effects import (
-    ANSWER_KEYS,
     SECTION,
     Contrast,
     Effect,
@@ -27,9 +26,6 @@ from folkmoot.kit.controls.effects import (
     decision_contrasts,
     decisions_again,
     effects_finding,
-    expected_answers,
-    fewest_units,
-    given_answers,
     list_shares,
     measure_effects,
     name_role,
@@ -38,6 +34,7 @@ from folkmoot.kit.controls.effects import (
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import (
+    ANSWER_KEYS,
     AS_DESIGNED,
     FACT,
     INDEPENDENT_UNIT,
@@ -45,6 +42,8 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     ControlRow,
     are_controls_missing,
+    expected_answers,
+    given_answers,
     list_units,
     open_controls,
     with_independent_units,
@@ -53,6 +52,7 @@ from folkmoot.kit.findings import (
     collect_findings,
     condition_name,
     estimate_cells,
+    fewest_units,
     interval_chart,
     p_value_cell,
 )
@@ -362,6 +362,7 @@ def _question_finding(
                     **estimate_cells(question.difference, "distance"),
                     "p": p_value_cell(question.difference),
                     "margin": margin,
+                    "units": fewest_units([question.difference]),
                     "equal": word("control", verdict),
                 }
             )
@@ -483,13 +484,14 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
     return Finding(
         PERSONA_KEPT,
         "Is the persona kept?",
-        list_shares("share", shares),
+        list_shares("share", shares, unit_name(facts)),
         ResultTable.from_records(
             [
                 {
                     "after": name,
                     **estimate_cells(estimate, "kept_share", "_share"),
                     "answers": estimate.n,
+                    "units": fewest_units([estimate]),
                     "verdict": LEAST_KEPT.judge_interval(estimate),
                 }
                 for name, estimate in shares.items()
@@ -502,7 +504,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
         headline=bool(failed),
         alarms=tuple(word("control", "kept, alarm", name=name) for name in failed),
         unit=unit_name(facts),
-        units=min(estimate.unit_count for estimate in shares.values()),
+        units=fewest_units(shares.values()),
     )
 
 
@@ -535,6 +537,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
                 **estimate_cells(same, "same_share", "_share"),
                 "kappa or r": finite_or_none(agreement.value),
                 "answers": same.n,
+                "units": fewest_units([same]),
                 "verdict": verdict,
             }
         )
@@ -542,7 +545,11 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
     return Finding(
         RELIABILITY,
         "Would the same people decide the same again?",
-        list_shares("share the same", {name: estimate for name, estimate, _ in verdicts}),
+        list_shares(
+            "share the same",
+            {name: estimate for name, estimate, _ in verdicts},
+            unit_name(again),
+        ),
         ResultTable.from_records(
             without_single_role(rows),
             "The decision asked again in a fresh conversation. Share of equal answers with its "

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.hints import capitalise
-from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers, unit_name
-from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow, list_units
-from folkmoot.kit.findings import estimate_cells, interval_chart
+from folkmoot.kit.controls.effects import SECTION, unit_name
+from folkmoot.kit.controls.tables import (
+    RETEST,
+    WHOLE_PERSONA,
+    PersonaVarianceRow,
+    expected_answers,
+    given_answers,
+    list_units,
+)
+from folkmoot.kit.findings import estimate_cells, fewest_units, interval_chart, name_few_units
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none, format_percent
 from folkmoot.measures.persona_variance import (
     FEWEST_PARTICIPANTS,
@@ -104,10 +112,12 @@ def persona_variance_finding(
         return None
     lines = {f"{row.decision}: {row.attribute}": _estimate_in(row) for row in found}
     decisions = dict.fromkeys(row.decision for row in found)
+    unit = unit_name(_asked_again(answers))
     said = [
         _in_words(
             decision,
             {row.attribute: _estimate_in(row) for row in found if row.decision == decision},
+            lambda share: name_few_units(share, lines.values(), unit),
         )
         for decision in decisions
     ]
@@ -119,6 +129,7 @@ def persona_variance_finding(
             # Not in percent, because ε² can be negative.
             **estimate_cells(_estimate_in(row), "variance"),
             "participants": row.participants,
+            "units": row.units,
         }
         for row in found
     ]
@@ -148,8 +159,8 @@ def persona_variance_finding(
             "also those without a figure.",
         ),
         section=SECTION,
-        unit=unit_name(_asked_again(answers)),
-        units=min(row.units for row in found),
+        unit=unit,
+        units=fewest_units(lines.values()),
     )
 
 
@@ -183,28 +194,30 @@ def _share_of(
     return share, _TOO_FEW if share.n < FEWEST_PARTICIPANTS else _NO_VARIANCE
 
 
-def _in_words(decision: str, shares: dict[str, Estimate]) -> Sentence:
+def _in_words(
+    decision: str, shares: dict[str, Estimate], name_few: Callable[[Estimate], str]
+) -> Sentence:
     whole = shares[WHOLE_PERSONA]
     named = [
-        f"{name} {_percent(share)}"
+        f"{name} {_percent(share, name_few(share))}"
         for name, share in shares.items()
         # An interval above 0 is one attribute's; several are looked at, so this is exploratory.
         if name != WHOLE_PERSONA and share.has_interval and share.low > 0
     ]
     if finite_or_none(whole.value) is None:
         return word("refusal", "no variance", decision=decision)
-    lies = {"decision": capitalise(decision), "share": _percent(whole)}
+    lies = {"decision": capitalise(decision), "share": _percent(whole, name_few(whole))}
     if not named:
         return word("control", "variance", **lies)
     return word("control", "variance, attributes", attributes=", ".join(named), **lies)
 
 
-def _percent(share: Estimate) -> str:
+def _percent(share: Estimate, aside: str) -> str:
     # Without an effect ε² can be slightly negative. A negative share would puzzle readers of a
     # sentence, and the table has the value.
     value = format_percent(max(0.0, share.value))
     if not share.has_interval:
-        return f"{value} (no interval)"
+        return f"{value} ({', '.join(filter(None, ('no interval', aside)))})"
     low, high = (
         format_percent(max(0.0, bound)).removesuffix(" %") for bound in (share.low, share.high)
     )

@@ -30,11 +30,19 @@ from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.kit.controls.asking import run_controls, study_of
 from folkmoot.kit.controls.conversations import find_decisions
-from folkmoot.kit.controls.effects import ANSWER_KEYS, count_decisions
 from folkmoot.kit.controls.replacing import NOT_REACHED, describe_left_out, read_treatments
 from folkmoot.kit.controls.respondent import decision_scope
 from folkmoot.kit.controls.session_forks import SessionParts, read_sessions
-from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, REPLACING, RETEST, ControlRow
+from folkmoot.kit.controls.tables import (
+    ANSWER_KEYS,
+    AS_DESIGNED,
+    FACT,
+    NEGATIVE,
+    REPLACING,
+    RETEST,
+    ControlRow,
+    count_decisions,
+)
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 # Participants or sessions of the small run, unless the study has fewer.

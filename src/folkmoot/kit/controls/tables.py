@@ -32,6 +32,9 @@ NAMES = {
 }
 # The column of the independent units, which the findings add to the table of control answers.
 INDEPENDENT_UNIT = "independent_unit"
+# The columns that tell apart decisions and control answers. A form has a row for each closed field.
+_DECISION_KEYS = ["control", "moment", "condition", "unit", "participant_id", "decision_address"]
+ANSWER_KEYS = [*_DECISION_KEYS, "question"]
 # The value of the column `attribute` for the persona as a whole.
 WHOLE_PERSONA = "the whole persona"
 
@@ -138,6 +141,27 @@ def closed_value(value: object) -> str | float:
     except ValueError:
         return text
     return number if math.isfinite(number) else text
+
+
+def count_decisions(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the first row of each decision.
+
+    A decision that is answered with a form has one row for each closed field.
+    """
+    return rows.unique(_DECISION_KEYS, keep="first", maintain_order=True)
+
+
+def expected_answers(rows: pl.DataFrame) -> list[str | float]:
+    """Return the answers that participants gave in the original run."""
+    return [closed_value(value) for value in rows["expected"].to_list()]
+
+
+def given_answers(rows: pl.DataFrame) -> list[str | float]:
+    """Return the answers in a table of answers to control questions, as numbers or texts."""
+    return [
+        closed_value(value) if value is not None else float(number)
+        for value, number in rows.select("value", "number").iter_rows()
+    ]
 
 
 def finished_controls(run: RunFolder) -> Amendment | None:
