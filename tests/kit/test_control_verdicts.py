@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from folkmoot.kit.controls.across import effect_and_drift_over_cells
 from folkmoot.kit.controls.effects import (
     MOST_MOVED,
     answers_again,
+    contrasts_in,
     decision_contrasts,
     measure_effects,
 )
@@ -533,3 +535,57 @@ def test_a_contrast_of_few_units_leaves_the_intervals_of_others() -> None:
     says = read_statement(compute_findings(few), "where_the_effect_comes_from")
     assert says.startswith("An illustration, not evidence: 2 participants. A against B (vote): ")
     assert says.count("illustration") == 1
+
+
+@pytest.mark.parametrize("conditions", ["ABC", "CAB", "BCA"])
+def test_a_contrast_has_one_name_however_participants_were_drawn(conditions: str) -> None:
+    answers = [
+        make_answer(control, participant, "yes", expected="yes")
+        for condition in conditions
+        for participant in list_participants(condition, 6)
+        for control in (AS_DESIGNED, ORDER)
+    ]
+    table = pl.DataFrame(answers, infer_schema_length=None)
+
+    def name_contrasts(*ordered: str) -> list[str]:
+        return [contrast.says for contrast in contrasts_in(table, ordered)]
+
+    assert name_contrasts() == ["A against B", "A against C", "B against C"]
+    # Conditions that the study does not declare come first.
+    assert name_contrasts("C", "B") == ["A against C", "A against B", "C against B"]
+
+
+def test_a_grid_compares_contrasts_whatever_the_order_of_the_conditions() -> None:
+    """One cell of the grid has another order of the conditions, as an axis may give it."""
+
+    def list_cell_findings(order: Sequence[str], share: int) -> list[Finding]:
+        answers = make_votes("ABC") + [
+            make_answer(NEGATIVE, participant, "left" if is_moved else "right", question="hand")
+            | {"role": role}
+            for role in ("participant", "mediator")
+            for condition in "ABC"
+            for number, participant in enumerate(list_participants(condition))
+            for is_moved in [condition == "A" and number < share]
+        ]
+        schema = dict.fromkeys(answers[0], pl.String()) | {"number": pl.Float64()}
+        return findings_in(pl.DataFrame(answers, schema), {}, {}, conditions=order)
+
+    cells = [
+        ("plain", list_cell_findings("ABC", 30)),
+        ("plain", list_cell_findings("CBA", 60)),
+        ("stated", list_cell_findings("BCA", 0)),
+    ]
+    finding = effect_and_drift_over_cells(cells)
+    assert finding is not None
+    rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+    named = [
+        f"{role}{first} against {second}"
+        for role in ("", "mediator, ")
+        for first, second in ("AB", "AC", "BC")
+    ]
+    assert [(row["contrast"], row["specification"]) for row in rows] == [
+        (name, specification) for name in named for specification in ("plain", "stated")
+    ]
+    # The first row is the mean over both repeats, of about 50 and 100 points.
+    assert rows[0]["drift_share"] == pytest.approx(0.75, abs=0.02)
+    assert rows[1]["drift_change"] == pytest.approx(-0.75, abs=0.02)

@@ -112,6 +112,22 @@ def test_controls_continue_the_conversation_and_do_not_change_the_run(
     assert "unattributed" not in control_run.read_table("provenance")["kind"]
 
 
+def test_contrasts_have_the_order_of_conditions_of_the_study(
+    sound_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(sound_run)
+    run_controls(run, {"participants": 5, "retest": False}, RunOptions())
+    read_table = RunFolder.read_table
+    # The draw of the participants decides which condition a table has first.
+    for order in (slice(None), slice(None, None, -1)):
+        monkeypatch.setattr(
+            RunFolder, "read_table", lambda run, name, order=order: read_table(run, name)[order]
+        )
+        (drift,) = (found for found in control_findings(run) if found.key == "user_drift")
+        contrasts = [row["contrast"] for row in read_records(drift)]
+        assert contrasts[0] == "Simple voting against Adversarial (ACP)"
+
+
 @pytest.mark.nightly(part="alarms")
 def test_only_built_in_faults_are_found(sound_run: Path, tmp_path: Path) -> None:
     findings = compute_control_findings(RunFolder(sound_run))

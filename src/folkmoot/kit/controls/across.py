@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from folkmoot.kit.controls.effects import SECTION
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
+from folkmoot.kit.controls.effects import SECTION, name_role
 from folkmoot.kit.controls.findings import USER_DRIFT
 from folkmoot.measures.inference.estimates import difference_or_none, format_percent
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
+
+# The role of the speakers and the two compared groups, in any order.
+_Key = tuple[str, ...]
 
 
 class _Pair(NamedTuple):
@@ -31,7 +35,9 @@ def effect_and_drift_over_cells(
 
     Returns None if fewer than two different settings have answers to control questions.
     """
-    found: dict[str, dict[str, list[_Pair]]] = {}
+    found: dict[str, dict[_Key, list[_Pair]]] = {}
+    # The name of each contrast, from the first run that has it.
+    names: dict[_Key, str] = {}
     for specification, findings in cells:
         # Effect and drift of a contrast are in the same row of the drift finding.
         drift = next((finding for finding in findings if finding.key == USER_DRIFT), None)
@@ -40,19 +46,21 @@ def effect_and_drift_over_cells(
             pair = _Pair(_number(own["effect_share"]), _number(own["drift_share"]))
             by_contrast = found.setdefault(specification, {})
             # Repeats share a specification, so each contrast has a list of pairs.
-            by_contrast.setdefault(str(own["contrast"]), []).append(pair)
+            key = _key_of(own)
+            names.setdefault(key, str(own["contrast"]))
+            by_contrast.setdefault(key, []).append(pair)
     if len(found) < 2:
         return None
     # The first specification of the grid is the reference.
     first, *others = found
     rows: list[dict[str, TableCell]] = []
     said = []
-    for contrast in found[first]:
-        reference = _mean(found[first][contrast])
+    for key in found[first]:
+        contrast, reference = names[key], _mean(found[first][key])
         rows.append(_row(contrast, first, reference, None))
         for name in others:
-            if contrast in found[name]:
-                pair = _mean(found[name][contrast])
+            if key in found[name]:
+                pair = _mean(found[name][key])
                 rows.append(_row(contrast, name, pair, reference))
                 said.append(_in_words(contrast, name, pair, reference))
     return Finding(
@@ -70,6 +78,14 @@ def effect_and_drift_over_cells(
         ),
         section=SECTION,
     )
+
+
+def _key_of(row: Mapping[str, TableCell]) -> _Key:
+    # Total variation has no direction, so A against B is the contrast B against A. Runs of a grid
+    # may name it differently: an axis may change the order of the conditions.
+    role = str(row.get("role", PARTICIPANT_ROLE))
+    sides = str(row["contrast"]).removeprefix(name_role(role)).split(" against ")
+    return role, *sorted(sides)
 
 
 def _row(

@@ -115,15 +115,24 @@ def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, Tabl
     return rows
 
 
-def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
-    """Yield the pairs of groups to compare in a table of answers to control questions."""
+def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Iterator[Contrast]:
+    """Yield the pairs of groups to compare in a table of answers to control questions.
+
+    - `conditions`: the conditions in the order of the study. Others come first, by name.
+    """
     # All pairs of conditions at the final decision, and the first and final decision of each
     # condition. Participants come first, and speakers of different roles are not compared.
+    # The table has the conditions in the order of a random draw. The name of a contrast must not
+    # depend on it, because repeats of one study are compared by that name.
+    ranks = {condition: rank for rank, condition in enumerate(conditions)}
     roles = answers["role"].unique(maintain_order=True).to_list()
     for role in sorted(roles, key=lambda role: role != PARTICIPANT_ROLE):
         own = answers.filter(role=role)
         groups = own.select("condition", "moment").unique(maintain_order=True).rows()
-        final = [group for group in groups if group[1] == FINAL]
+        final = sorted(
+            (group for group in groups if group[1] == FINAL),
+            key=lambda group: (ranks.get(group[0], -1), group[0]),
+        )
         yield from (Contrast(*pair, role) for pair in combinations(final[:_MOST_CONDITIONS], 2))
         yield from (
             Contrast((condition, FIRST), (condition, FINAL), role)
@@ -213,15 +222,16 @@ class Effect(NamedTuple):
 
 
 def decision_contrasts(
-    table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
+    table: pl.DataFrame, options: Mapping[str, tuple[str, ...]], conditions: Sequence[str] = ()
 ) -> dict[Contrast, tuple[str, str]]:
     """Return, for each pair of groups, the names of the two decisions to compare.
 
-    `options`: a map from the address of a decision to the options of the decision.
+    - `options`: a map from the address of a decision to the options of the decision.
+    - `conditions`: the conditions in the order of the study.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
-    for contrast in contrasts_in(made):
+    for contrast in contrasts_in(made, conditions):
         own = made.filter(role=contrast.role)
         groups = (contrast.first, contrast.second)
         decisions = [_list_decisions(own, group, options) for group in groups]

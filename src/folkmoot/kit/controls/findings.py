@@ -15,6 +15,7 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.engine.study.study import Study, find_study_of_run
+from folkmoot.errors import StorageError
 from folkmoot.kit.controls.asking import ControlsConfig
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.effects import (
@@ -104,13 +105,25 @@ def control_findings(run: RunFolder, study: Study | None = None) -> list[Finding
             title, key = "Controls were not asked", "controls, unusable"
             return [_not_known(title, key, reason=run.unusable_reason)]
         return [_not_known("Controls are not finished", "controls unfinished")]
+    study = study or find_study_of_run(run)
     return findings_in(
         controls.read_table(ControlRow.table),
         _options_in(run),
         _margins(controls),
         read_attributes(run),
-        (study or find_study_of_run(run)).decision_design,
+        study.decision_design,
+        _conditions_in_order(run, study),
     )
+
+
+def _conditions_in_order(run: RunFolder, study: Study) -> list[str]:
+    # The conditions as the study declares them.
+    try:
+        by_column = study.conditions(run.read_settings(study.config))
+    # The settings are of a version that the present one cannot read.
+    except StorageError:
+        return []
+    return list(dict.fromkeys(condition for column in by_column.values() for condition in column))
 
 
 def requested_controls(run: RunFolder) -> ControlSettings | None:
@@ -127,6 +140,7 @@ def findings_in(
     margins: Mapping[str, float],
     attributes: pl.DataFrame | None = None,
     design: DecisionDesign | None = None,
+    conditions: Sequence[str] = (),
 ) -> list[Finding]:
     """Return the findings of a table of answers to control questions.
 
@@ -134,14 +148,15 @@ def findings_in(
     - `margins`: for each question, the largest difference that counts as no difference.
     - `attributes`: the stated attributes of the participants, or None.
     - `design`: what the study type declares about its decisions, or None for the defaults.
+    - `conditions`: the conditions in the order of the study.
     """
     # The options have one order for all participants.
     design = design or DecisionDesign()
     table = with_independent_units(with_roles(table), design.independent_unit)
-    contrasts = decision_contrasts(table, options)
+    contrasts = decision_contrasts(table, options, conditions)
     # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)
-    drifts, drift_findings = _drift_findings(table, effects, margins)
+    drifts, drift_findings = _drift_findings(table, effects, margins, conditions)
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
     return collect_findings(
         _asked_finding(table),
@@ -250,6 +265,7 @@ def _drift_findings(
     table: pl.DataFrame,
     effects: Mapping[Contrast, Mapping[str, Effect]],
     margins: Mapping[str, float],
+    conditions: Sequence[str],
 ) -> tuple[dict[Contrast, Drift], list[Finding]]:
     asked = table.filter(control=NEGATIVE)
     negative = asked.filter(pl.col("missing").is_null())
@@ -259,7 +275,7 @@ def _drift_findings(
     # A condition in which all declined has contrasts too. Its drift is not known.
     drifts = {
         contrast: _measure_contrast_drift(negative, contrast, questions)
-        for contrast in contrasts_in(asked)
+        for contrast in contrasts_in(asked, conditions)
     }
     if not drifts:
         return {}, []
