@@ -6,9 +6,11 @@ import html
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -18,9 +20,11 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.errors import BudgetReachedError
 from folkmoot.kit.controls.asking import run_controls
+from folkmoot.kit.controls.findings import control_findings
 from folkmoot.measures.wording import FIXED_BEFOREHAND
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
+from folkmoot.report.document.validity import build_validity_card
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
 from tests.engine.test_seats import build_seat_host
@@ -187,6 +191,43 @@ def test_a_threat_without_controls_names_its_key(sound_run: Path) -> None:
         "An effect may be one of other people in another condition: its controls left it out, so "
         "write negative: true under controls: in the study file of the next run."
     )
+
+
+@pytest.mark.parametrize(
+    ("study", "control", "reason", "advice"),
+    [
+        # Without a call, no reply can be a refusal.
+        ("town_hall", "order", None, "found no list that it could reverse in the prompts"),
+        ("negotiation", "order", None, "found no list that it could reverse in the prompts"),
+        ("town_hall", "retest", "humans_took_part", "could not ask these decisions again"),
+        ("town_hall", "retest", "refused", "was asked, and too few replies are answers"),
+    ],
+)
+def test_a_control_that_asked_nothing_blames_no_refusals(
+    study: str,
+    control: str,
+    reason: str | None,
+    advice: str,
+    run_of_small_study: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = RunFolder(shutil.copytree(run_of_small_study(study), tmp_path / "run"))
+    only_this = {"negative": False, "retest": False, "participants": 2, control: True}
+    run_controls(run, only_this, RunOptions())
+    if reason is not None:
+        read_table = RunFolder.read_table
+
+        def read_missing(folder: RunFolder, name: str) -> pl.DataFrame:
+            table = read_table(folder, name)
+            asked = pl.col("control") == control
+            missing = pl.when(asked).then(pl.lit(reason)).otherwise("missing").alias("missing")
+            return table.with_columns(missing) if name == "control_answers" else table
+
+        monkeypatch.setattr(RunFolder, "read_table", read_missing)
+    threat = {"order": "Order effect", "retest": "Reliability (retest)"}[control]
+    row = next(row for row in build_validity_card(run, control_findings(run)) if row.name == threat)
+    assert row.verdict == "not known" and f": its control {advice}" in row.consequence
 
 
 def test_a_paused_run_asks_the_controls_of_its_study_file_itself(tmp_path: Path) -> None:

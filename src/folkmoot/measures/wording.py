@@ -476,6 +476,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "ask later": "to know it, run {command} once the run has finished",
         "too few": "its control was asked, and too few replies are answers (refusals and replies "
         "that could not be read are under “Who was asked”)",
+        "nothing to reverse": "its control found no list that it could reverse in the prompts of "
+        "these decisions",
+        "not asked again": "its control could not ask these decisions again, and the column "
+        "`missing` of the table `control_answers` has the reasons",
         "left out": "its controls left it out, so write `{control}: true` under `controls:` in the "
         "study file of the next run",
     },

@@ -7,7 +7,7 @@ All verdicts come from findings of the report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,9 @@ from folkmoot.kit.controls.findings import (
     UNFINISHED,
     USER_DRIFT,
     requested_controls,
+    with_roles,
 )
+from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED
 from folkmoot.kit.controls.tables import (
     FACT,
     NEGATIVE,
@@ -422,12 +424,19 @@ def _number(cell: TableCell) -> float:
     return float(cell) if isinstance(cell, (int, float)) else 0.0
 
 
-def _controls_asked(run: RunFolder) -> Collection[str] | None:
+def _controls_asked(run: RunFolder) -> Mapping[str, set[str | None]] | None:
+    # For each control the reasons why answers of participants are missing. None stands for an
+    # answer.
     controls = open_controls(run)
     if controls is None:
         return None
-    table = controls.scan_table(ControlRow.table)
-    return set(table.select("control").collect()["control"])
+    table = with_roles(controls.read_table(ControlRow.table))
+    reasons: dict[str, set[str | None]] = {control: set() for control in table["control"].unique()}
+    for control, reason in (
+        table.filter(role=PARTICIPANT_ROLE).select("control", "missing").iter_rows()
+    ):
+        reasons[control].add(reason)
+    return reasons
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
@@ -456,7 +465,11 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Senten
     if asked is None:
         return word("advice", "ask" if run.is_finished else "ask later", command=ASK_ALL)
     if control in asked:
-        return word("advice", "too few")
+        # Without a call there is no reply that could be a refusal.
+        if asked[control] <= {UNCHANGED}:
+            return word("advice", "nothing to reverse")
+        is_left_out = asked[control] <= {UNCHANGED, *NOT_ASKED}
+        return word("advice", "not asked again" if is_left_out else "too few")
     # The age is asked together with the negative controls.
     control = NEGATIVE if control == FACT else control
     return word("advice", "left out", control=control)
