@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Generic, Literal, Union, get_args, get_origin
+from typing import Any, Generic
 
 from pydantic import ValidationError
 
@@ -43,6 +42,11 @@ from folkmoot.engine.settings.hypotheses import (
     Conditions,
     build_hypotheses_finding,
     read_sealed,
+)
+from folkmoot.engine.study.author_checks import (
+    accepts_arguments,
+    is_kind_allowed,
+    kinds_of_annotation,
 )
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.decision_design import DecisionDesign
@@ -712,9 +716,9 @@ def check_study(study: Study, name: str = "") -> None:
         fail("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
     elif not callable(protocol):
         fail("the protocol is not a function", "protocol=…: pass an `async def` function")
-    elif inspect.isfunction(protocol) and not _accepts_arguments(protocol, 1):
+    elif inspect.isfunction(protocol) and not accepts_arguments(protocol, 1):
         fail("the protocol must take one argument", "write `async def protocol(session)`")
-    if not _accepts_arguments(study.notes, 2):
+    if not accepts_arguments(study.notes, 2):
         fail("notes= must take two arguments", "write `notes=lambda config, folder: […]`")
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
         fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
@@ -722,42 +726,16 @@ def check_study(study: Study, name: str = "") -> None:
         for key, field_info in StudyConfig.model_fields.items():
             # A class variable in place of a field fixes the key.
             own_field = study.config.model_fields.get(key, field_info)
-            allowed = _kinds_of(field_info.annotation)
-            if not all(_is_one_of(kind, allowed) for kind in _kinds_of(own_field.annotation)):
+            allowed = kinds_of_annotation(field_info.annotation)
+            if not all(
+                is_kind_allowed(kind, allowed) for kind in kinds_of_annotation(own_field.annotation)
+            ):
                 message = f"config= gives {key}, a key of all studies, another type"
                 fail(message, "choose another name for the key")
     if not isinstance(study.prompts, (Path, type(None))):
         fail("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
     if problems:
         raise InputError(problems)
-
-
-def _kinds_of(annotation: object) -> set[object]:
-    # The types that a union or `Literal` allows. A study type may allow fewer of them.
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _kinds_of(arguments[0])
-    if origin is Literal:
-        return {type(value) for value in arguments}
-    if origin in (Union, UnionType):
-        return set().union(*map(_kinds_of, arguments))
-    return {annotation}
-
-
-def _is_one_of(kind: object, allowed: set[object]) -> bool:
-    classes = tuple(member for member in allowed if isinstance(member, type))
-    is_subclass = isinstance(kind, type) and issubclass(kind, classes)
-    # Every whole number is a valid float.
-    return kind in allowed or is_subclass or (kind is int and float in allowed)
-
-
-def _accepts_arguments(function: Callable[..., object], count: int) -> bool:
-    # Parameters with defaults are allowed, so the number of parameters does not decide.
-    try:
-        inspect.signature(function).bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
 
 
 def _unknown_study_problem(name: str, known: list[str]) -> Problem:
