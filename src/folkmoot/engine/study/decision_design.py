@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +15,7 @@ class DecisionDesign:
     # Returns the independent unit of a unit in the table `exposure`. The two differ if the same
     # participants pass through several units, such as the same session in several experiments.
     independent_unit: Callable[[str], str] = lambda unit: unit
+    # Decisions that participants make apart from the treatment, such as after an interview without
+    # the group: name of the decision → the word for it in the column `moment` of control answers.
+    # They are neither the first nor the final decision of a condition.
+    apart: Mapping[str, str] = field(default_factory=dict)

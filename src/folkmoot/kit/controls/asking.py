@@ -110,6 +110,8 @@ _WITHIN_LISTS = "exchanged_within_lists"
 _DECLINED_IS_MISSING = "ways_out_are_missing"
 # The key of the plan that says that an answer is read with the answer type of the study.
 _AS_THE_STUDY = "read_as_the_study"
+# The key of the plan that says that a decision apart from the treatment is not the final one.
+_APART = "decisions_apart"
 
 
 class ControlsConfig(StudyConfig):
@@ -213,7 +215,9 @@ async def _run_controls(
     run: RunFolder, with_humans: bool, session: Session[ControlsConfig]
 ) -> None:
     settings = session.config.requested_controls
-    decisions = find_decisions(run)
+    design = find_study_of_run(run).decision_design
+    apart = {} if _is_planned_earlier(run, _APART) else design.apart
+    decisions = find_decisions(run, apart)
     # A second answer to one decision would only compare the decision with itself. So it counts as
     # the final decision, and as the first one in the retest.
     repeated = frozenset() if _asked_twice(run) else find_repeated(decisions)
@@ -244,7 +248,7 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING, _AS_THE_STUDY):
+    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING, _AS_THE_STUDY, _APART):
         if not _is_planned_earlier(run, key):
             plan[key] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
@@ -315,7 +319,8 @@ def _is_planned_earlier(run: RunFolder, key: str) -> bool:
     # Earlier versions looked at where a participant's replies are in the prompt, and not at what
     # these replies answer (`ForkRules`). In reversed order they exchanged texts that are no list
     # (`TreatmentTexts`). They recorded a declined choice as an answer. They read an answer by its
-    # options or its schema, and not as the study does. Their plans lack the key and are verified
+    # options or its schema, and not as the study does. A decision apart from the treatment
+    # (`DecisionDesign.apart`) was a final one. Their plans lack the key and are verified
     # and resumed as planned.
     plan = _sealed_controls(run)
     return plan is not None and key not in plan

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -42,8 +43,8 @@ class ControlledDecision(NamedTuple):
     speaker_id: str
     condition: str
     unit: str
-    # `first` for the participant's first decision in the run, or `final` for the last decision in
-    # this condition.
+    # `first` for the participant's first decision in the run, `final` for the last decision in this
+    # condition, or the word for a decision apart from the treatment (`DecisionDesign.apart`).
     moment: str
     decision: str
     address: str
@@ -127,8 +128,13 @@ class DecisionConversation(NamedTuple):
         return str(answer) if is_option else closed_value(answer)
 
 
-def find_decisions(run: RunFolder) -> list[ControlledDecision]:
+def find_decisions(
+    run: RunFolder, apart: Mapping[str, str] = MappingProxyType({})
+) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final decision in each condition.
+
+    `apart`: decisions that are neither, as `DecisionDesign.apart` declares them. The last one in
+    each condition is returned as well.
 
     Raises InputError if a run has no decision that controls can ask again.
     """
@@ -160,16 +166,17 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     ages = read_ages(run)
     first: dict[tuple[str, str], ControlledDecision] = {}
     ranks: dict[tuple[str, str], int] = {}
-    final: dict[tuple[str, str, str], ControlledDecision] = {}
+    last: dict[tuple[str, str, str, str], ControlledDecision] = {}
     for row in rows.iter_rows(named=True):
         who = row["participant_id"]
         options = tuple(json.loads(row["options"] or "[]"))
+        moment = apart.get(row["decision"], FINAL)
         decision = ControlledDecision(
             who,
             row["speaker_id"],
             row["condition"],
             row["unit"],
-            FINAL,
+            moment,
             row["decision"],
             row["address"],
             row["role"],
@@ -181,21 +188,23 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["recorded"] is not None and not options,
             ages.get((row["unit"], who), ages.get(("", who))),
         )
+        last[moment, row["condition"], row["unit"], who] = decision
+        if moment != FINAL:
+            continue
         # A closed choice can be asked again without the code of its study, so it is preferred.
         # Otherwise prefer a number, because controls can compare it.
         rank = 2 if options else int(decision.is_number)
         if (row["unit"], who) not in first or rank > ranks[row["unit"], who]:
             first[row["unit"], who] = decision._replace(moment=FIRST)
             ranks[row["unit"], who] = rank
-        final[row["condition"], row["unit"], who] = decision
-    if not final:
+    if not last:
         raise InputError(
             Problem(
                 f"{run.path}: no decision has a conversation that a model could continue",
                 hint="controls continue the conversations of models, and humans have left",
             )
         )
-    return [*first.values(), *final.values()]
+    return [*first.values(), *last.values()]
 
 
 def find_repeated(decisions: Sequence[ControlledDecision]) -> frozenset[str]:
@@ -210,10 +219,7 @@ def find_repeated(decisions: Sequence[ControlledDecision]) -> frozenset[str]:
 def sample_decisions(
     decisions: Sequence[ControlledDecision], most: int, seed: int
 ) -> list[ControlledDecision]:
-    """Return, for each condition and moment, the decisions of at most `most` participants.
-
-    The moment says whether a decision is the participant's first or final decision.
-    """
+    """Return, for each condition and moment, the decisions of at most `most` participants."""
     # The seed gives the participants a random order, and each sample takes the first ones. So first
     # and final decisions have the same participants, and a smaller sample is part of a larger one.
     # Leading roles have samples of their own, so that they take no participant's place.

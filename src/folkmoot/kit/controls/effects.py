@@ -90,7 +90,7 @@ class Contrast(NamedTuple):
 
     @property
     def is_before_and_after(self) -> bool:
-        """True if the groups are the first and the final decisions of the same participants."""
+        """True if the groups are decisions of the same participants at two moments."""
         return self.first[0] == self.second[0]
 
     @property
@@ -120,8 +120,9 @@ def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Itera
 
     - `conditions`: the conditions in the order of the study. Others come first, by name.
     """
-    # All pairs of conditions at the final decision, and the first and final decision of each
-    # condition. Participants come first, and speakers of different roles are not compared.
+    # All pairs of conditions at the final decision, and in each condition the final decision with
+    # the first one and with those apart from the treatment. Participants come first, and speakers
+    # of different roles are not compared.
     # The table has the conditions in the order of a random draw. The name of a contrast must not
     # depend on it, because repeats of one study are compared by that name.
     ranks = {condition: rank for rank, condition in enumerate(conditions)}
@@ -134,10 +135,12 @@ def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Itera
             key=lambda group: (ranks.get(group[0], -1), group[0]),
         )
         yield from (Contrast(*pair, role) for pair in combinations(final[:_MOST_CONDITIONS], 2))
+        others = dict.fromkeys(moment for _, moment in groups if moment not in (FIRST, FINAL))
         yield from (
-            Contrast((condition, FIRST), (condition, FINAL), role)
+            Contrast((condition, moment), (condition, FINAL), role)
+            for moment in (FIRST, *others)
             for condition, _ in final
-            if (condition, FIRST) in groups
+            if (condition, moment) in groups
         )
 
 
@@ -216,7 +219,7 @@ class Effect(NamedTuple):
     refused: int
     # Whose texts were replaced, in both groups together.
     replaced: ReplacedFor = ReplacedFor()
-    # The share of answers that differ between the first and the final decision of a participant.
+    # The share of answers that differ between the two decisions of a participant.
     # None in contrasts of two conditions, and if no participant has both answers.
     changed: float | None = None
 
@@ -432,7 +435,7 @@ def effects_finding(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
             "drift is. 95 % intervals by bootstrap over independent units, p by exchanging them. "
-            "Changed: answers of a participant that differ between first and final decision, noise "
+            "Changed: answers of a participant that differ between the two decisions, noise "
             "included. Refused: decisions that could not be asked, or were not reached, in this "
             "version. Replaced for: whether the texts are replaced in the prompts of one "
             "participant, or of all participants of a session that was run again. Verdict on the "

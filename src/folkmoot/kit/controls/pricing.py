@@ -75,7 +75,7 @@ def add_controls(
         provider = embedded_provider(small)
         options = RunOptions(model=model, custom_provider=provider, out=Path(folder) / "run")
         run = run_study(small, options)
-        decisions = find_decisions(run)
+        decisions = find_decisions(run, found.study.decision_design.apart)
         # A small run that is the whole study gets the sample of the study. Decisions differ in
         # price if replies before them have to be asked again, so a mean would not be exact.
         asked = settings

@@ -92,7 +92,9 @@ class ControlRow(Row, table="control_answers"):
     )
     moment: str = column(
         "first: the participant's first decision; final: the last of a condition. A decision that "
-        "is both is the first one in the retest alone"
+        "is both is the first one in the retest alone. Decisions apart from the treatment are "
+        "neither; alone: after an interview without the group; delayed: a vote at the end, without "
+        "the texts of the final one"
     )
     decision_address: str = column("the decision, in the journal of the run")
     value: str | None = column("the option chosen")

@@ -20,7 +20,7 @@ from folkmoot.studies.cross_pollination.config import (
     describe_stopping_rule,
     name_conditions,
 )
-from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
+from folkmoot.studies.cross_pollination.exposure_design import DECISION_DESIGN, EXPOSURE
 from folkmoot.studies.cross_pollination.files import derived_files
 from folkmoot.studies.cross_pollination.findings import compute_findings
 from folkmoot.studies.cross_pollination.findings.votes import strict_tables
@@ -90,6 +90,7 @@ STUDY = Study(
     tables=(*TABLES, *coding.TABLES, ExposureRow, BasePersonaRow),
     compared_tables=("participants",),
     derived_tables=EXPOSURE,
+    decision_design=DECISION_DESIGN,
     unusable_reason=unusable_reason,
     codebook=DEMOGRAPHICS,
     from_polis=from_polis,

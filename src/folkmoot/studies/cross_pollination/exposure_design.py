@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.kit.exposure import DECISIONS_AT_ONCE, Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
@@ -109,3 +110,5 @@ def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
 
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source, own="")
+# The prompt of the delayed vote has no text of a treatment.
+DECISION_DESIGN = DecisionDesign(apart={THIRD: "delayed"})

@@ -13,7 +13,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.studies.focus_group.config import DiscussionConfig, declare_claims, name_conditions
-from folkmoot.studies.focus_group.exposure_design import EXPOSURE
+from folkmoot.studies.focus_group.exposure_design import DECISION_DESIGN, EXPOSURE
 from folkmoot.studies.focus_group.files import derived_files
 from folkmoot.studies.focus_group.findings import compute_findings
 from folkmoot.studies.focus_group.participants import available_seats
@@ -65,6 +65,7 @@ STUDY = Study(
     tables=(*TABLES, ExposureRow),
     compared_tables=("intents", "opinions"),
     derived_tables=EXPOSURE,
+    decision_design=DECISION_DESIGN,
     unusable_reason=unusable_reason,
     respondent_part=PART,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.kit.retest import RETEST
 from folkmoot.provenance import Source, cell_id
@@ -105,7 +106,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
             address,
             persona_id,
             concept,
-            f"{question.replace('_', ' ')} {when}",
+            _name_decision(question, when),
             shows,
             {
                 *concepts,
@@ -118,4 +119,12 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         )
 
 
+def _name_decision(question: str, when: str) -> str:
+    return f"{question.replace('_', ' ')} {when}"
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
+# The treatment of a focus group is the discussion, so the last decision after it is the final one.
+DECISION_DESIGN = DecisionDesign(
+    apart={_name_decision(question, ALONE): ALONE for question in ASKED}
+)

@@ -20,7 +20,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims, name_conditions
-from folkmoot.studies.workbook.exposure_design import DECISIONS, EXPOSURE
+from folkmoot.studies.workbook.exposure_design import DECISION_DESIGN, EXPOSURE
 from folkmoot.studies.workbook.files import derived_files
 from folkmoot.studies.workbook.findings import (
     compute_findings,
@@ -80,7 +80,7 @@ STUDY = Study(
     compared_tables=("sessions",),
     derived=derived_files,
     derived_tables=EXPOSURE,
-    decision_design=DECISIONS,
+    decision_design=DECISION_DESIGN,
     unusable_reason=unusable_reason,
     template_files=template_files,
     respondent_part=PART,

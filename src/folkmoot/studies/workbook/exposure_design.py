@@ -133,4 +133,4 @@ def _session_of_unit(unit: str) -> str:
 
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
-DECISIONS = DecisionDesign(independent_unit=_session_of_unit)
+DECISION_DESIGN = DecisionDesign(independent_unit=_session_of_unit)
