@@ -27,7 +27,8 @@ from starlette.staticfiles import StaticFiles
 
 from folkmoot.engine.session.folder_access import is_held
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import import_notes_name, load_installed_studies
+from folkmoot.engine.study.imported_study import import_notes_name
+from folkmoot.engine.study.study import load_installed_studies
 from folkmoot.engine.study.study_file import StudyFile, load_study_file, read_study_text
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes

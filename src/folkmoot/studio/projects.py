@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from folkmoot.authoring.template import new_files
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.settings.yaml_tree import parse_yaml
-from folkmoot.engine.study.study import ImportedStudy, Study, find_study, load_installed_studies
+from folkmoot.engine.study.imported_study import ImportedStudy
+from folkmoot.engine.study.study import Study, find_study, load_installed_studies
 from folkmoot.engine.study.study_file import read_study_text
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes

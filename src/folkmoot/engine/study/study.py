@@ -50,6 +50,7 @@ from folkmoot.engine.study.author_checks import (
 )
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.imported_study import ImportedStudy
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
     add_strict_findings,
@@ -110,22 +111,6 @@ class Preview:
     messages: tuple[Message, ...]
     images: tuple[str, ...] = ()
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedStudy:
-    """A study made from a file of another program."""
-
-    # Name → content. The study file is first.
-    files: Mapping[str, str | bytes]
-    # Lines for the researcher: remaining tasks, and parts of the original that are missing.
-    notes: Sequence[str] = ()
-
-
-def import_notes_name(study_file: str) -> str:
-    """Return the name of the file with the `notes` of an imported study."""
-    # For `trial.yaml`, the name is `trial_import.txt`.
-    return f"{Path(study_file).stem}_import.txt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from folkmoot.child_process import run_in_child
-from folkmoot.engine.study.study import ImportedStudy, import_notes_name
+from folkmoot.engine.study.imported_study import ImportedStudy, import_notes_name
 from folkmoot.errors import InputError, LimitReached, Problem
 from folkmoot.hints import number_text, shorten
 from folkmoot.measures.inference.estimates import format_count
