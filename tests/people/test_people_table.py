@@ -232,7 +232,14 @@ def test_missing_answers_and_weights_are_no_part_of_a_description(tmp_path: Path
     assert "weight" in bo.extra  # a panel draws by it
 
 
-@pytest.mark.parametrize(("ages", "codes"), [("18 35 80 99", 0), ("18 22 25 99", 1), ("31 -99", 1)])
+@pytest.mark.parametrize(
+    ("ages", "codes"),
+    [
+        *[("18 35 80 99", 0), ("18 22 25 99", 1), ("31 -99", 1)],
+        # All other answers are equal, as after a filter question.
+        *[("40 40 999", 1), ("1 1 1 99", 1)],
+    ],
+)
 def test_codes_for_missing_answers_are_no_part_of_a_description(
     tmp_path: Path, ages: str, codes: int
 ) -> None:
@@ -247,6 +254,22 @@ def test_codes_for_missing_answers_are_no_part_of_a_description(
     assert "looks like a code for a missing answer (1 row)" in problem.message
     assert (problem.where, problem.key) == (str(len(ages.split()) + 1), "age")
     assert "a true age can be given as a band, such as “75-79”" in problem.hint
+
+
+def test_codes_among_words_are_refused_and_a_small_number_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("id,party,lives in\na,left,Ulm\nb,999,88\nc,NA,Rome\n")
+    with pytest.raises(InputError) as caught:
+        read_personas(path)
+    (problem,) = caught.value.problems
+    assert problem.message == "999 looks like a code for a missing answer (1 row)"
+    assert (problem.where, problem.key) == ("3", "party")
+
+
+def test_a_single_other_answer_does_not_make_a_code(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("score,office\n50,999\n99,NA\n")
+    assert [persona.extra["score"] for persona in read_personas(path)] == [50, 99]
 
 
 def test_an_age_that_looks_like_a_code_can_be_given_as_a_band(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ _NEGATIVE_CODES = frozenset(
     {-7, -8, -9, -66, -77, -88, *range(-99, -95), -777, -888, *range(-999, -995), -9999}
 )
 _POSITIVE_CODES = frozenset({77, 88, *range(96, 100), 777, 888, *range(996, 1000), 9999})
+# A number such as 88 among words may be an answer.
+_LEAST_AMONG_WORDS = 777
 # A code is so many times the range of all other numbers away from them. An age of 99 is not.
 _FEWEST_RANGES_AWAY = 3
 # It is also this share of the largest of them away. A score of 99 beside 94 and 95 is not.
@@ -96,15 +98,20 @@ def list_missing_codes(
     - `answers`: all answers to the question, if the column holds only a part.
     - `known`: answers to the same question that hold no code.
     """
+    has_words = False
     if column.dtype == pl.String:
         texts = column.to_list()
         points = [text.replace(",", ".") if has_decimal_comma(text) else text for text in texts]
         column = pl.Series(column.name, points, pl.String)
+        is_word = column.cast(pl.Float64, strict=False).is_null()
+        has_words = any(map(is_answer, column.filter(is_word)))
     elif not column.dtype.is_numeric():
         # Dates and lists of a Parquet or JSON file are no numbers.
         return []
     numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
-    codes = find_missing_codes(numbers.drop_nulls() if answers is None else answers, known)
+    codes = find_missing_codes(
+        numbers.drop_nulls() if answers is None else answers, known, among_words=has_words
+    )
     problems = []
     for code in sorted(codes):
         rows = (numbers == code).arg_true()
@@ -116,12 +123,16 @@ def list_missing_codes(
     return problems
 
 
-def find_missing_codes(numbers: Iterable[float], known: Iterable[float] = ()) -> set[float]:
+def find_missing_codes(
+    numbers: Iterable[float], known: Iterable[float] = (), *, among_words: bool = False
+) -> set[float]:
     """Return the numbers that look like codes for missing answers, such as -99.
 
     - `known`: answers to the same question that hold no code.
+    - `among_words`: True if other answers to the question are words.
 
-    A code is far from all other numbers, or it is the only kind of negative number.
+    A code is far from all other numbers, or it is the only kind of negative number. Among words
+    alone, it is negative or has at least three digits.
     """
     codes, others = set[float](), [*known]
     for number in numbers:
@@ -130,11 +141,12 @@ def find_missing_codes(numbers: Iterable[float], known: Iterable[float] = ()) ->
         else:
             others.append(number)
     if not codes or not others:
-        return {code for code in codes if code < 0}
+        return {code for code in codes if code < 0 or (among_words and code >= _LEAST_AMONG_WORDS)}
     low, high = min(others), max(others)
     distance = max(_FEWEST_RANGES_AWAY * (high - low), _LEAST_SHARE_AWAY * max(abs(low), abs(high)))
-    # A single other number has no range.
+    # A single other answer has no range. Equal answers have one of 0.
+    has_range = len(others) > 1
     is_far = {
-        code for code in codes if high > low and (code < low - distance or code > high + distance)
+        code for code in codes if has_range and (code < low - distance or code > high + distance)
     }
     return is_far | {code for code in codes if code < 0 <= low}
