@@ -131,6 +131,20 @@ def test_a_mediator_answers_controls_and_has_separate_contrasts(
     assert "moderator" not in row.figures and f"{roles['participant']} contrasts" in row.figures
 
 
+def test_decisions_of_a_mediator_are_compared_without_its_dialogue(
+    negotiation: tuple[RunFolder, pl.DataFrame],
+) -> None:
+    """Each member has a line in every dialogue, so lines would always be the same answer."""
+    run, rows = negotiation
+    fields = rows.filter(pl.col("role") == "moderator")["field"].drop_nulls()
+    assert {field.split(".")[0] for field in fields} >= {"decision", "dropped", "has_conflict"}
+    assert not [field for field in fields if field.startswith("dialogue")]
+    # The replies have such lines, each with the name of a speaker from a list.
+    with JournalReader(run.path / JOURNAL) as journal:
+        replies = [entry.reply for entry in journal.read_entries() if entry.kind == "ask"]
+    assert any('"dialogue": [{"speaker": "' in reply for reply in replies)
+
+
 def test_all_scores_of_a_form_are_repeated(negotiation: tuple[RunFolder, pl.DataFrame]) -> None:
     _, rows = negotiation
     scores = rows.filter(control="no_persona", question="own scores")

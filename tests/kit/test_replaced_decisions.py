@@ -233,6 +233,31 @@ def test_closed_fields_of_a_form_are_read_and_invalid_ones_left_out() -> None:
     assert closed_form({"properties": turns_schema}, "A3") is None
 
 
+def test_a_list_of_texts_with_names_is_no_list_of_options_unless_the_prompt_offers_them() -> None:
+    text, score = {"type": "string"}, {"type": "integer"}
+
+    def read(required: list[str], *offered: str, **fields: object) -> object:
+        item = {"properties": {"who": {"enum": ["Ada", "Ben"]}, **fields}, "required": required}
+        properties = {"entries": {"type": "array", "items": item}, "agreed": {"type": "boolean"}}
+        form = closed_form({"properties": properties}, offered=frozenset(offered))
+        assert form is not None
+        entry = {"who": "Ada", "text": "Yes.", "score": 2}
+        answer = form.parse_reply(json.dumps({"entries": [entry], "agreed": True}))
+        assert isinstance(answer, ParsedAnswer)
+        return answer.value
+
+    chosen = {"entries.Ada": "true", "entries.Ben": "false", "agreed": "true"}
+    # Ada speaks, or the text is about Ada. The only decision is whether they agreed.
+    assert read(["who", "text"], text=text) == "true"
+    # Ada is chosen, and the text says why.
+    assert read(["who", "text"], "Ada", "Ben", text=text) == chosen
+    # Without a text, or with one that may be left out, the list holds only the chosen names.
+    assert read(["who"]) == read(["who"], text=text) == chosen
+    # The score of Ada is a closed field, also beside a text.
+    scored = read(["who", "text", "score"], text=text, score=score)
+    assert scored == {"entries.Ada.score": 2, "agreed": "true"}
+
+
 def test_options_named_nan_or_infinity_are_texts() -> None:
     texts = ["Nan", "Infinity", "park"]
     assert [closed_value(text) for text in texts] == texts

@@ -108,7 +108,8 @@ _BY_PROVENANCE = "forked_by_provenance"
 _WITHIN_LISTS = "exchanged_within_lists"
 # The key of the plan that says that a way out, such as `declined`, is a missing answer.
 _DECLINED_IS_MISSING = "ways_out_are_missing"
-# The key of the plan that says that an answer is read with the answer type of the study.
+# The key of the plan that says that an answer is read with the answer type of the study. In a form,
+# names of speakers are then no options.
 _AS_THE_STUDY = "read_as_the_study"
 # The key of the plan that says that a decision apart from the treatment is not the final one.
 _APART = "decisions_apart"

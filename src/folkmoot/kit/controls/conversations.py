@@ -282,7 +282,9 @@ def _rebuild_conversation(
     )
     reply = Utterance(decision.speaker_id, last.reply, id=decision.address)
     heard = Transcript((*_utterances(decision, last, spans)[1], reply))
-    answer = _answer_type_of(decision, first.request.get("schema"), last.reply, is_earlier)
+    # Earlier versions took every listed text for an option.
+    offered = None if is_earlier else _offered_options(first, spans)
+    answer = _answer_type_of(decision, first.request.get("schema"), last.reply, offered)
     is_closed = answer is not None or (bool(decision.options) and not is_earlier)
     missing = decision.missing
     value: FormAnswer | None = decision.recorded if missing is None else None
@@ -299,18 +301,33 @@ def _rebuild_conversation(
 
 
 def _answer_type_of(
-    decision: ControlledDecision, schema: Schema | None, reply: str, is_earlier: bool
+    decision: ControlledDecision,
+    schema: Schema | None,
+    reply: str,
+    offered: frozenset[str] | None,
 ) -> AnswerType[Any] | None:
     # The answer type as far as it is known without the code of the study. The journal has the kind,
     # the options and the schema. A kind that the study defines may read a reply in any way: with
     # options it may keep every reply, and its schema may have fields beside the answer.
+    is_earlier = offered is None
     if decision.options and (is_earlier or decision.kind == CHOICE):
         if schema is None:
             return Choice(decision.options)
         return choice_in_form(schema, reply, decision.options, decision.recorded)
     if schema is not None and (is_earlier or decision.kind == JSON):
-        return closed_form(schema, decision.participant_id if decision.is_shared else "")
+        whose = decision.participant_id if decision.is_shared else ""
+        return closed_form(schema, whose, offered)
     return None
+
+
+def _offered_options(entry: JournalEntry, spans: Sequence[Span]) -> frozenset[str]:
+    # The texts that the prompt names as options. Names of members, for example, are other values.
+    messages = entry.request["messages"]
+    return frozenset(
+        messages[span.message]["content"][span.start : span.end]
+        for span in spans
+        if span.source.kind == "option"
+    )
 
 
 def _utterances(

@@ -4,7 +4,8 @@ A closed field holds a number, a boolean, or one or several of a list of texts.
 """
 # A decision may ask for a JSON object, such as a reason and a rating. Controls compare its closed
 # fields: numbers, truth values, one of several texts, and lists of such texts. A field of an object
-# inside the form counts too, and a list of objects if each of them names an option. If one field
+# inside the form counts too, and a list of objects if each of them names an option. Objects that
+# only say whose words they hold, such as the lines of a dialogue, are no options. If one field
 # holds an option that the prompt lists, it is the decision.
 
 from __future__ import annotations
@@ -56,12 +57,15 @@ class ClosedForm(AnswerType["FormAnswer"]):
     schema: Schema = field(default_factory=dict)
     # The keys that lead to one participant's part of a reply for several participants.
     path: tuple[str, ...] = ()
+    # The texts that the prompt offers as options. None if every listed text counts as an option.
+    offered: frozenset[str] | None = None
     kind: str = JSON
 
     @property
     def closed_names(self) -> list[str]:
         """The names of the closed fields. The name of a list ends with `.*`."""
-        return [*_closed_names(_part_of_schema(self.schema, self.path), self.schema)]
+        part = _part_of_schema(self.schema, self.path)
+        return [*_closed_names(part, self.schema, self.offered)]
 
     def parse_reply(self, reply: str) -> ParsedAnswer[FormAnswer] | ParseFailure | Missing:
         """Return the closed fields of a reply, a missing answer, or the problem for a re-ask."""
@@ -85,7 +89,7 @@ class ClosedForm(AnswerType["FormAnswer"]):
     def _read(
         self, part_schema: Mapping[str, Any], part: Mapping[str, Any], step: str
     ) -> ParsedAnswer[FormAnswer] | ParseFailure | Missing:
-        read = dict(_read_fields(part_schema, self.schema, part))
+        read = dict(_read_fields(part_schema, self.schema, part, self.offered))
         values = {name: value for name, value in read.items() if isinstance(value, (str, float))}
         if values:
             is_single = self.closed_names == [*values]
@@ -98,17 +102,21 @@ class ClosedForm(AnswerType["FormAnswer"]):
         return next(reasons, Missing(CANNOT_SAY))
 
 
-def closed_form(schema: Schema, participant_id: str = "") -> ClosedForm | None:
+def closed_form(
+    schema: Schema, participant_id: str = "", offered: frozenset[str] | None = None
+) -> ClosedForm | None:
     """Return the answer type for a JSON form with closed fields, or None for any other form.
 
-    `participant_id`: the participant, if one reply speaks for several participants. The answer is
-    then read from this participant's part of the form.
+    - `participant_id`: the participant, if one reply speaks for several participants. The answer is
+      then read from this participant's part of the form.
+    - `offered`: the texts that the prompt offers as options. By default every listed text counts.
     """
     path = _path_to(schema, schema, participant_id) if participant_id else ()
     if path is None:
         return None
     part = _part_of_schema(schema, path)
-    return ClosedForm(schema, path) if any(_closed_names(part, schema)) else None
+    is_closed = any(_closed_names(part, schema, offered))
+    return ClosedForm(schema, path, offered) if is_closed else None
 
 
 def _path_to(
@@ -148,32 +156,53 @@ def _fields_of(node: Mapping[str, Any], schema: Schema) -> Iterator[tuple[str, M
 
 
 def _closed_names(
-    node: Mapping[str, Any], schema: Schema, depth: int = _MAX_DEPTH
+    node: Mapping[str, Any],
+    schema: Schema,
+    offered: frozenset[str] | None,
+    depth: int = _MAX_DEPTH,
 ) -> Iterator[str]:
     for name, value in _fields_of(node, schema) if depth else ():
         items = _resolve(value.get("items", {}), schema)
         if _is_closed(value):
             yield name
-        elif value.get("type") == "array" and _options_in(items, schema)[1]:
+        elif value.get("type") == "array" and _options_in(items, schema, offered)[1]:
             yield f"{name}.*"
         elif value.get("type") == "object":
-            yield from (f"{name}.{below}" for below in _closed_names(value, schema, depth - 1))
+            below = _closed_names(value, schema, offered, depth - 1)
+            yield from (f"{name}.{below_name}" for below_name in below)
 
 
-def _options_in(items: Mapping[str, Any], schema: Schema) -> tuple[str, list[str]]:
+def _options_in(
+    items: Mapping[str, Any], schema: Schema, offered: frozenset[str] | None
+) -> tuple[str, list[str]]:
     # The entries of a list are options, or objects that each name one option in a field. Returns
     # the field ("" if there is none), and the options without ways out.
     named = [("", items), *_fields_of(items, schema)]
     field_name, node = next(((name, node) for name, node in named if "enum" in node), ("", {}))
-    options = map(str, node.get("enum", ()))
+    options = [str(option) for option in node.get("enum", ())]
+    if offered is not None and _are_texts(items, schema) and offered.isdisjoint(options):
+        return field_name, []
     return field_name, [option for option in options if parse_way_out(option) is None]
+
+
+def _are_texts(items: Mapping[str, Any], schema: Schema) -> bool:
+    # Whether each entry of a list is a text in words, such as an utterance, and has no number or
+    # truth value. Its other fields then say what the text is about, or who speaks. A text that may
+    # be left out only adds something to the option that the entry names.
+    fields = [(name, node) for name, node in _fields_of(items, schema) if "enum" not in node]
+    required = items.get("required", ())
+    is_text = any(name in required and node.get("type") == "string" for name, node in fields)
+    return is_text and not any(_is_closed(node) for _, node in fields)
 
 
 _Read = str | float | Missing | ParseFailure
 
 
 def _read_fields(
-    node: Mapping[str, Any], schema: Schema, part: Mapping[str, Any]
+    node: Mapping[str, Any],
+    schema: Schema,
+    part: Mapping[str, Any],
+    offered: frozenset[str] | None,
 ) -> Iterator[tuple[str, _Read]]:
     for name, value in _fields_of(node, schema):
         if name not in part:
@@ -183,19 +212,22 @@ def _read_fields(
             yield name, _read_closed(name, value, got)
         elif value.get("type") == "array" and isinstance(got, list):
             items = _resolve(value.get("items", {}), schema)
-            for below, read in _read_list(items, schema, got):
+            for below, read in _read_list(items, schema, got, offered):
                 yield f"{name}.{below}", read
         elif value.get("type") == "object" and isinstance(got, dict):
-            for below, read in _read_fields(value, schema, got):
+            for below, read in _read_fields(value, schema, got, offered):
                 yield f"{name}.{below}", read
 
 
 def _read_list(
-    items: Mapping[str, Any], schema: Schema, got: Sequence[Any]
+    items: Mapping[str, Any],
+    schema: Schema,
+    got: Sequence[Any],
+    offered: frozenset[str] | None,
 ) -> Iterator[tuple[str, _Read]]:
     # A list of options says for each of them whether it is in the list. A list of objects may also
     # hold closed fields of each option.
-    field_name, options = _options_in(items, schema)
+    field_name, options = _options_in(items, schema, offered)
     others = [(n, node) for n, node in _fields_of(items, schema) if n != field_name]
     closed = [(n, node) for n, node in others if _is_closed(node)]
     for option in options:
