@@ -173,6 +173,9 @@ def iterate_other_estimates(units):
     drift = measure_drift([(same, other)], generator(0, ("boundary",)))
     yield "drift", drift.mean
     yield "drift of a question", drift.questions[0].difference
+    apart = ConditionAnswers(("other",) * units, other.units)
+    constant = ConditionAnswers(("one",) * units, tuple(names))
+    yield "drift apart", measure_drift([(constant, apart)], generator(0, ("apart",))).mean
     numbers = (
         ConditionAnswers(tuple(equal), tuple(names)),
         ConditionAnswers(tuple(equal), other.units),

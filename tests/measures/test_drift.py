@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from folkmoot.measures.drift import ConditionAnswers, Drift, measure_drift
+from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.paired_votes import paired_shares
+from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.randomness import generator
 
 
@@ -54,3 +59,60 @@ def test_numbers_mirrored_have_the_same_distance(first: list[int], second: list[
     mirrored = [[10 - number for number in numbers] for numbers in (first, second)]
     distances = [measure(*pair).questions[0].distance for pair in ((first, second), mirrored)]
     assert distances[0] == pytest.approx(distances[1])
+
+
+def count_hits(units: int, first_hits: int, second_hits: int, *, paired: bool) -> Estimate:
+    """Return the distance of two conditions with so many hits among their units."""
+    second_units = range(units) if paired else range(units, 2 * units)
+    conditions = (
+        ConditionAnswers(tuple(unit < first_hits for unit in range(units)), tuple(range(units))),
+        ConditionAnswers(tuple(n < second_hits for n in range(units)), tuple(second_units)),
+    )
+    return measure_drift([conditions], generator(0, ("hits",))).mean
+
+
+@pytest.mark.parametrize("units", [6, 8, 12, 60])
+def test_a_distance_of_one_leaves_room_for_units_that_were_not_observed(units: int) -> None:
+    """Resamples of equal units do not vary. Bounds agree with those of differences of shares."""
+    paired = count_hits(units, units, 0, paired=True)
+    assert (paired.value, paired.high) == (1, 1)
+    assert paired.low == pytest.approx(paired_shares(0, 0, units, 0).low, abs=0.002)
+    independent = count_hits(units, units, 0, paired=False)
+    assert (independent.value, independent.high) == (1, 1)
+    assert independent.low == pytest.approx(newcombe(units, units, 0, units).low, abs=0.06)
+    # The interval agrees with the test.
+    assert all(estimate.p < 0.05 and estimate.low > 0 for estimate in (paired, independent))
+
+
+def test_five_equal_units_show_no_shift_that_the_test_does_not() -> None:
+    estimate = count_hits(5, 5, 0, paired=True)
+    assert estimate.value == 1 and estimate.low == 0 and estimate.p > 0.05
+
+
+@pytest.mark.parametrize(("units", "low", "high"), [(6, 0.0404, 0.730), (60, 0.440, 0.530)])
+def test_equal_distances_of_all_units_have_an_interval(units: int, low: float, high: float) -> None:
+    """In each group one of two participants changes the answer."""
+    groups = tuple(unit for unit in range(units) for _ in range(2))
+    conditions = (
+        ConditionAnswers(("yes", "yes") * units, groups),
+        ConditionAnswers(("yes", "no") * units, groups),
+    )
+    estimate = measure_drift([conditions], generator(0, ("half",))).mean
+    assert estimate.value == 0.5
+    assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.001)
+
+
+@pytest.mark.parametrize("truth", [(1.0, 0.0), (0.99, 0.01), (0.95, 0.05), (0.9, 0.1), (1.0, 0.1)])
+def test_intervals_near_a_distance_of_one_hold_the_true_distance(
+    truth: tuple[float, float],
+) -> None:
+    units = 6
+    first, second = (binom.pmf(range(units + 1), units, share) for share in truth)
+    covered = 0.0
+    for hits, other_hits in product(range(units + 1), repeat=2):
+        # Results that are this rare cannot lower the coverage by half a point.
+        if first[hits] * second[other_hits] > 1e-4:
+            estimate = count_hits(units, hits, other_hits, paired=False)
+            is_held = estimate.low - 1e-9 <= truth[0] - truth[1] <= estimate.high + 1e-9
+            covered += is_held * first[hits] * second[other_hits]
+    assert covered > 0.95

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,12 @@ def measure_drift(
 
     - `questions`: for each question, the answers in the first and in the second condition.
 
-    The interval is NaN with fewer than five units in a condition.
+    The interval is NaN with fewer than five units in a condition. If all units answer alike, or if
+    the conditions have no common answer, resamples do not vary. The interval then allows for the
+    units that may differ unobserved, by the exact bound of a share of which no case was observed
+    (Clopper and Pearson 1934, doi:10.1093/biomet/26.4.404). For one question with two answers and
+    the same units in both conditions, its lower end at a distance of 1 is that of Tango (1998),
+    doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     # The p-value comes from random exchanges of whole units, and the interval from random draws of
     # whole units.
@@ -99,14 +104,22 @@ def measure_drift(
     weights = _resample_counts(named, units, rng)
     again = [_share_differences(weights @ table[0], weights @ table[1]) for table in tables]
     value = float(observed[known].mean())
-    mean = _estimate_mean_distance(
-        value, np.nanmean(chance[known], axis=0), tables, again, (n, counts)
-    )
+    sizes = _Sizes(n, counts, min(len(named), 2 * counts))
+    mean = _estimate_mean_distance(value, np.nanmean(chance[known], axis=0), tables, again, sizes)
     by_question = (
-        _measure_question(question, named, (keep, weights), (draws, table, drawn), counts)
+        _measure_question(question, named, (keep, weights), (draws, table, drawn), sizes)
         for question, draws, table, drawn in zip(questions, chance, tables, again, strict=True)
     )
     return Drift(mean, tuple(by_question))
+
+
+class _Sizes(NamedTuple):
+    # The numbers of answers, and of independent units in the smaller condition.
+    answers: int
+    units: int
+    # The number of units that can reduce a distance: those of both conditions. Units that are in
+    # both conditions count once.
+    all_units: int
 
 
 def _estimate_mean_distance(
@@ -114,29 +127,42 @@ def _estimate_mean_distance(
     chance: FloatArray,
     tables: Sequence[FloatArray],
     again: Sequence[FloatArray],
-    sizes: tuple[int, int],
+    sizes: _Sizes,
 ) -> Estimate:
     # `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`:
-    # the counts, by question. `again`: the resampled differences of shares, by question. `sizes`:
-    # numbers of answers and of units.
+    # the counts, by question. `again`: the resampled differences of shares, by question.
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
-    # Interval and test must agree: the interval excludes zero exactly if the test rejects.
-    low = max(0.0, real - NORMAL_QUANTILE * error) if p < ALPHA else 0.0
+    low = real - NORMAL_QUANTILE * error
     # Sampling makes the uncorrected distance too large, never too small, so the drift may be as
     # large as that distance.
-    high = max(
-        real + NORMAL_QUANTILE * error,
-        value,
-        _max_unobserved_share(sizes[1]) if error == 0 else 0.0,
+    high = max(real + NORMAL_QUANTILE * error, value)
+    # Resamples do not vary in the distance if units are equal, or at the largest distance.
+    if error == 0 or value > 1 - 1e-12:
+        least, most = _bound_unobserved(value, sizes)
+        low, high = min(low, least), max(high, most)
+    # Interval and test must agree: the interval excludes zero exactly if the test rejects.
+    low = max(0.0, low) if p < ALPHA else 0.0
+    return Estimate(
+        real, low, min(1.0, high), sizes.answers, sizes.units, p, method="exchange of units"
     )
-    return Estimate(real, low, min(1.0, high), *sizes, p, method="exchange of units")
 
 
-def _max_unobserved_share(units: int) -> float:
-    # The share of units that may still differ if no observed unit differs (95 % bound). It replaces
-    # the bootstrap interval, because resamples of equal units do not vary.
-    return float(1 - (1 - LEVEL) ** (1 / units))
+def _bound_unobserved(value: float, sizes: _Sizes) -> tuple[float, float]:
+    # The least and the largest distance if some units differ of which none was observed. A distance
+    # of 0 has one bound, so its error is not halved.
+    error = 1 - LEVEL if value == 0 else (1 - LEVEL) / 2
+    # Unobserved units may be at a distance of 1.
+    most = value + (1 - value) * _max_unobserved_share(sizes.units, error)
+    # Or they may answer the other way round, which reduces the distance twice.
+    least = value * (1 - 2 * _max_unobserved_share(sizes.all_units, error))
+    return least, most
+
+
+def _max_unobserved_share(units: int, error: float = 1 - LEVEL) -> float:
+    # The share of units that may still differ if no observed unit differs. `error`: the probability
+    # that more differ.
+    return float(1 - error ** (1 / units))
 
 
 def _measure_question(
@@ -144,22 +170,22 @@ def _measure_question(
     named: Sequence[Hashable],
     draws: tuple[FloatArray, FloatArray],
     table: tuple[FloatArray, FloatArray, FloatArray],
-    units: int,
+    sizes: _Sizes,
 ) -> QuestionDrift:
     # `draws`: how units exchange conditions, and how they are drawn again. `table`: the distances
     # after each exchange, the counts of answers, and the differences of shares in each resample.
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
     if not math.isfinite(distance):
-        return _question_without_test(question, distance, units)
-    sizes = (sum(len(arm.values) for arm in question), units)
+        return _question_without_test(question, distance, sizes.units)
+    sizes = sizes._replace(answers=sum(len(arm.values) for arm in question))
     own = _estimate_mean_distance(distance, chance, [counts], [again], sizes)
     if not _is_numeric(question):
         return QuestionDrift(distance, own.p, own, is_numeric=False)
     moments = _moments_by_unit(question, named)
     value = float(_standardised_difference(moments[0].sum(0), moments[1].sum(0)))
     if math.isnan(value):
-        return _question_without_test(question, value, units)
+        return _question_without_test(question, value, sizes.units)
     swapped = _standardised_difference(*_swap(moments, keep))
     p = (int((np.abs(swapped) >= abs(value) - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     drawn = _standardised_difference(weights @ moments[0], weights @ moments[1])
@@ -172,12 +198,14 @@ def _measure_question(
         numbers = [float(value) for arm in question for value in arm.values]  # type: ignore[arg-type]
         spread = float(np.std(numbers))
         reach = (
-            _max_unobserved_share(units) * (max(numbers) - min(numbers)) / spread
+            _max_unobserved_share(sizes.units) * (max(numbers) - min(numbers)) / spread
             if spread
             else math.nan
         )
     low, high = value - reach, value + reach
-    difference = Estimate(value, low, high, *sizes, p, method="exchange of units")
+    difference = Estimate(
+        value, low, high, sizes.answers, sizes.units, p, method="exchange of units"
+    )
     return QuestionDrift(distance, p, difference, is_numeric=True)
 
 
