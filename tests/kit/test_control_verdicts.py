@@ -297,7 +297,8 @@ def test_changes_that_cancel_out_leave_the_cause_of_an_effect_open() -> None:
     assert "neutral texts of equal length 0 points (0 to 5) with 100 % of answers changed" in says
     assert says.endswith(
         "Whether an effect comes from the length of the texts is not known in 2 of 2 contrasts, "
-        "because shares of answers show no effect as designed there."
+        "because shares of answers do not establish an effect as designed there (adjusted p of .05 "
+        "or more in 2)."
     )
 
 
@@ -589,3 +590,32 @@ def test_a_grid_compares_contrasts_whatever_the_order_of_the_conditions() -> Non
     # The first row is the mean over both repeats, of about 50 and 100 points.
     assert rows[0]["drift_share"] == pytest.approx(0.75, abs=0.02)
     assert rows[1]["drift_change"] == pytest.approx(-0.75, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("halls", "why"), [(6, "adjusted p of .05 or more in 2"), (3, "too few units for a test in 2")]
+)
+def test_an_effect_of_few_units_is_not_called_absent(halls: int, why: str) -> None:
+    """Each hall answers in A and in B. All change in B, and none with neutral texts."""
+    answers = [
+        make_answer(control, f"{condition}{hall}", value, moment=moment, expected=value)
+        | {"unit": f"hall {hall}"}
+        for condition in "AB"
+        for hall in range(halls)
+        for moment in ("first", "final")
+        for control in (AS_DESIGNED, SAME_LENGTH)
+        for is_changed in [condition == "B" and moment == "final" and control == AS_DESIGNED]
+        for value in ["yes" if is_changed else "no"]
+    ]
+    answers = [
+        answer for answer in answers if (answer["condition"], answer["moment"]) != ("A", "first")
+    ]
+    findings = compute_findings(answers)
+    rows = read_rows(findings, "where_the_effect_comes_from")
+    effects = [(row["version"], row["effect_share"]) for row in rows]
+    assert effects[:2] == [("as designed", 1), ("neutral texts of equal length", 0)]
+    # With six units, p is at least .03. Over two contrasts, the adjusted p is at least .06.
+    assert read_statement(findings, "where_the_effect_comes_from").endswith(
+        "Whether an effect comes from the length of the texts is not known in 2 of 2 contrasts, "
+        f"because shares of answers do not establish an effect as designed there ({why})."
+    )

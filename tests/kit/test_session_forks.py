@@ -293,7 +293,7 @@ def test_the_only_decision_of_a_participant_is_asked_once(tmp_path: Path) -> Non
     findings = {finding.key: finding for finding in control_findings(run)}
     effects = findings["where_the_effect_comes_from"]
     assert {row[:2] for row in effects.grid.rows if row[2] == "as designed"} == {
-        ("NONE against Calm", "task o")
+        ("Calm against NONE", "task o")
     }
-    assert "NONE against Calm (task o): as designed" in effects.says
+    assert "Calm against NONE (task o): as designed" in effects.says
     assert [verified.differences for _, verified in verify_controls(run)] == [[]]

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
-from folkmoot.kit.controls.effects import SECTION, name_role
+from folkmoot.kit.controls.effects import SECTION
 from folkmoot.kit.controls.findings import USER_DRIFT
+from folkmoot.kit.controls.tables import name_role
 from folkmoot.measures.inference.estimates import difference_or_none, format_percent
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, ResultTable, TableCell

@@ -31,6 +31,9 @@ from folkmoot.kit.controls.tables import (
     expected_answers,
     given_answers,
     list_units,
+    name_role,
+    unit_name,
+    without_single_role,
 )
 from folkmoot.kit.findings import (
     condition_name,
@@ -100,21 +103,6 @@ class Contrast(NamedTuple):
         return (*self.first, *self.second, *([] if self.role == PARTICIPANT_ROLE else [self.role]))
 
 
-def name_role(role: str) -> str:
-    """Return a leading role as the beginning of a label, such as "mediator, ".
-
-    Returns "" for participants.
-    """
-    return "" if role == PARTICIPANT_ROLE else f"{role}, "
-
-
-def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, TableCell]]:
-    """Return the rows of a finding, without the column `role` if all rows are on participants."""
-    if all(row["role"] == PARTICIPANT_ROLE for row in rows):
-        return [{key: cell for key, cell in row.items() if key != "role"} for row in rows]
-    return rows
-
-
 def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Iterator[Contrast]:
     """Yield the pairs of groups to compare in a table of answers to control questions.
 
@@ -142,12 +130,6 @@ def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Itera
             for condition, _ in final
             if (condition, moment) in groups
         )
-
-
-def unit_name(rows: pl.DataFrame) -> str:
-    """Return the name of the unit of analysis, as in the field `unit` of a finding."""
-    alone = list_units(rows) == rows["participant_id"].to_list()
-    return "participant" if alone else "conversation"
 
 
 class Version(NamedTuple):
@@ -419,7 +401,7 @@ def effects_finding(
             rows.append(
                 _row(contrast, USER_DRIFT, Effect(drifts[contrast], 0), "control questions")
             )
-    remains, open_count = _judge_lengths(effects)
+    remains, undecided = _judge_lengths(effects)
     # Without neutral texts there is no such column.
     for row in rows if any(SAME_LENGTH in versions for versions in effects.values()) else ():
         # Changes that cancel out may remain unseen, so no contrast passes.
@@ -430,7 +412,7 @@ def effects_finding(
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        _describe_effects(effects, open_count, decisions, unit_name(table)),
+        _describe_effects(effects, undecided, decisions, unit_name(table)),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
@@ -464,9 +446,13 @@ def effects_finding(
     )
 
 
-def _judge_lengths(effects: Mapping[Contrast, Mapping[str, Effect]]) -> tuple[list[str], int]:
-    # The contrasts with an effect that remains with neutral texts, and the number of those in which
-    # shares of answers show no effect as designed, so that they cannot show its cause either.
+def _judge_lengths(
+    effects: Mapping[Contrast, Mapping[str, Effect]],
+) -> tuple[list[str], list[float]]:
+    # The contrasts with an effect that remains with neutral texts, and the p-values as designed of
+    # those in which shares of answers establish no effect, so that they cannot show its cause
+    # either. An effect may be large there: of few units, the smallest possible p-value can be above
+    # the limit once it is adjusted.
     # Several contrasts are tested, so the p-values are adjusted.
     remaining, designed = (
         with_adjusted_p(
@@ -479,7 +465,21 @@ def _judge_lengths(effects: Mapping[Contrast, Mapping[str, Effect]]) -> tuple[li
         for name in (SAME_LENGTH, AS_DESIGNED)
     )
     remains = [name for name, holm in remaining.items() if holm < ALPHA]
-    return remains, sum(not holm < ALPHA for name, holm in designed.items() if name not in remains)
+    return remains, [
+        holm for name, holm in designed.items() if name not in remains and not holm < ALPHA
+    ]
+
+
+def _describe_undecided(p_values: Sequence[float]) -> Sentence:
+    # Why no effect as designed is established. A p-value is NaN without a test.
+    untested = sum(map(math.isnan, p_values))
+    cases = {
+        "effect not significant": len(p_values) - untested,
+        "effect not tested": untested,
+    }
+    return join_sentences(
+        (word("control", case, number=number) for case, number in cases.items() if number), ", "
+    )
 
 
 def from_session_run_again() -> pl.Expr:
@@ -525,7 +525,7 @@ def _row(contrast: Contrast, version: str, effect: Effect, decision: str) -> dic
 
 def _describe_effects(
     effects: Mapping[Contrast, Mapping[str, Effect]],
-    open_count: int,
+    undecided: Sequence[float],
     decisions: Mapping[Contrast, tuple[str, str]],
     unit: str,
 ) -> Sentence:
@@ -564,8 +564,14 @@ def _describe_effects(
     return join_sentences(
         [
             word("description", "list", values=join_sentences(clauses, "; ")),
-            word("control", "length, not known", number=open_count, over=contrasts)
-            if open_count
+            word(
+                "control",
+                "length, not known",
+                number=len(undecided),
+                over=contrasts,
+                why=_describe_undecided(undecided),
+            )
+            if undecided
             else None,
         ]
     )

@@ -29,9 +29,6 @@ from folkmoot.kit.controls.effects import (
     effects_finding,
     list_shares,
     measure_effects,
-    name_role,
-    unit_name,
-    without_single_role,
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import (
@@ -46,8 +43,11 @@ from folkmoot.kit.controls.tables import (
     expected_answers,
     given_answers,
     list_units,
+    name_role,
     open_controls,
+    unit_name,
     with_independent_units,
+    without_single_role,
 )
 from folkmoot.kit.findings import (
     collect_findings,

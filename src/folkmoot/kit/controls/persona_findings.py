@@ -10,7 +10,7 @@ import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.hints import capitalise
-from folkmoot.kit.controls.effects import SECTION, unit_name
+from folkmoot.kit.controls.effects import SECTION
 from folkmoot.kit.controls.tables import (
     RETEST,
     WHOLE_PERSONA,
@@ -18,6 +18,7 @@ from folkmoot.kit.controls.tables import (
     expected_answers,
     given_answers,
     list_units,
+    unit_name,
 )
 from folkmoot.kit.findings import estimate_cells, fewest_units, interval_chart, name_few_units
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none, format_percent

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import polars as pl
 
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.seats.withdrawal import select_since_withdrawal
 from folkmoot.storage.amendments import Amendment, read_amendments
+from folkmoot.storage.findings import TableCell
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
@@ -164,6 +166,27 @@ def given_answers(rows: pl.DataFrame) -> list[str | float]:
         closed_value(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()
     ]
+
+
+def name_role(role: str) -> str:
+    """Return a leading role as the beginning of a label, such as "mediator, ".
+
+    Returns "" for participants.
+    """
+    return "" if role == PARTICIPANT_ROLE else f"{role}, "
+
+
+def unit_name(rows: pl.DataFrame) -> str:
+    """Return the name of the unit of analysis, as in the field `unit` of a finding."""
+    alone = list_units(rows) == rows["participant_id"].to_list()
+    return "participant" if alone else "conversation"
+
+
+def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, TableCell]]:
+    """Return the rows of a finding, without the column `role` if all rows are on participants."""
+    if all(row["role"] == PARTICIPANT_ROLE for row in rows):
+        return [{key: cell for key, cell in row.items() if key != "role"} for row in rows]
+    return rows
 
 
 def finished_controls(run: RunFolder) -> Amendment | None:
