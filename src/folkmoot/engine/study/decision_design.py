@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,7 @@ class DecisionDesign:
     # the group: name of the decision → the word for it in the column `moment` of control answers.
     # They are neither the first nor the final decision of a condition.
     apart: Mapping[str, str] = field(default_factory=dict)
+    # Returns, for the settings of a run, the kinds of text in the table `exposure` that all
+    # conditions show alike. They are no treatment, also if some prompts of a condition were never
+    # sent because of what was answered before.
+    alike: Callable[[Any], Collection[str]] = lambda _config: ()

@@ -113,6 +113,10 @@ _DECLINED_IS_MISSING = "ways_out_are_missing"
 _AS_THE_STUDY = "read_as_the_study"
 # The key of the plan that says that a decision apart from the treatment is not the final one.
 _APART = "decisions_apart"
+# The key of the plan that says that the design declares which texts all conditions show.
+_ALIKE = "alike_by_design"
+# The ways in which this version differs from earlier ones.
+_WAYS = (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING, _AS_THE_STUDY, _APART, _ALIKE)
 
 
 class ControlsConfig(StudyConfig):
@@ -249,7 +253,7 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    for key in (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING, _AS_THE_STUDY, _APART):
+    for key in _WAYS:
         if not _is_planned_earlier(run, key):
             plan[key] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
@@ -321,7 +325,8 @@ def _is_planned_earlier(run: RunFolder, key: str) -> bool:
     # these replies answer (`ForkRules`). In reversed order they exchanged texts that are no list
     # (`TreatmentTexts`). They recorded a declined choice as an answer. They read an answer by its
     # options or its schema, and not as the study does. A decision apart from the treatment
-    # (`DecisionDesign.apart`) was a final one. Their plans lack the key and are verified
+    # (`DecisionDesign.apart`) was a final one. A text was common to all conditions only if it was
+    # shown in each (`DecisionDesign.alike`). Their plans lack the key and are verified
     # and resumed as planned.
     plan = _sealed_controls(run)
     return plan is not None and key not in plan
@@ -381,7 +386,13 @@ async def _prepare_versions(
             for text in texts_of(conversations[place])
         )
     language = session.config.requested_controls.language
-    treatments = read_treatments(run, exchanges_any=_is_planned_earlier(run, _WITHIN_LISTS))
+    study = find_study_of_run(run)
+    alike = study.decision_design.alike(run.read_settings(study.config))
+    treatments = read_treatments(
+        run,
+        () if _is_planned_earlier(run, _ALIKE) else alike,
+        exchanges_any=_is_planned_earlier(run, _WITHIN_LISTS),
+    )
     rules = ForkRules(treatments, language, _is_planned_earlier(run, _BY_PROVENANCE))
     versions = _build_versions(graph, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))

@@ -127,7 +127,7 @@ class TreatmentTexts:
 
     # The texts that the design shows at a decision, by its address.
     shown: dict[str, frozenset[str]]
-    # Texts that all conditions show, so that they are no treatment. Empty with one condition.
+    # Texts that all conditions show, so that they are no treatment.
     common: frozenset[str]
     # The writer of each utterance that another speaker, such as a mediator, wrote in the name of a
     # participant.
@@ -207,24 +207,32 @@ def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, mome
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
-def read_treatments(run: RunFolder, *, exchanges_any: bool = False) -> TreatmentTexts:
+def read_treatments(
+    run: RunFolder, alike: Collection[str] = (), *, exchanges_any: bool = False
+) -> TreatmentTexts:
     """Return the treatment texts of a run.
 
-    `exchanges_any`: True for controls that an earlier version planned, see `TreatmentTexts`.
+    - `alike`: kinds of text that all conditions show, as `DecisionDesign.alike` declares them.
+    - `exchanges_any`: True for controls that an earlier version planned, see `TreatmentTexts`.
     """
     # They come from the table `exposure`.
-    table = run.scan_table(ExposureRow.table).select("address", "condition", "text_ids", "expected")
-    rows = table.filter(pl.col("expected")).collect()
+    columns = ("address", "condition", "kind", "text_ids")
+    table = run.scan_table(ExposureRow.table)
+    rows = table.filter(pl.col("expected")).select(columns).collect()
     shown: dict[str, set[str]] = {}
     conditions: dict[str, set[str]] = {}
-    for address, condition, ids, _ in rows.iter_rows():
+    common: set[str] = set()
+    for address, condition, kind, ids in rows.iter_rows():
         listed = json.loads(ids) if isinstance(ids, str) else ids or []
         shown.setdefault(address, set()).update(listed)
         for id in listed:
             conditions.setdefault(id, set()).add(condition)
+        if kind in alike:
+            common.update(listed)
     every = set(table.select("condition").unique().collect()["condition"].to_list())
-    # With a single condition, no text can be common to several.
-    common = {id for id, own in conditions.items() if len(every) > 1 and own == every}
+    # A study type may leave its design undeclared. Then a text that was shown in each condition is
+    # common. With a single condition, no text can be common to several.
+    common |= {id for id, own in conditions.items() if len(every) > 1 and own == every}
     return TreatmentTexts(
         {address: frozenset(ids) for address, ids in shown.items()},
         frozenset(common),

@@ -109,6 +109,13 @@ def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
     return summary_ids
 
 
+def _kinds_of_all_conditions(config: CrossPollinationConfig) -> list[str]:
+    # Not every page of summaries need be drawn for a participant of each condition. Interviews and
+    # dialogues are texts of one participant, and no other condition shows them.
+    designs = [config.shown_in_final_vote(name) for name in config.condition_designs]
+    return [SUMMARIES] if len(designs) > 1 and all(each.summaries for each in designs) else []
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source, own="")
 # The prompt of the delayed vote has no text of a treatment.
-DECISION_DESIGN = DecisionDesign(apart={THIRD: "delayed"})
+DECISION_DESIGN = DecisionDesign(apart={THIRD: "delayed"}, alike=_kinds_of_all_conditions)

@@ -16,7 +16,7 @@ from pathlib import Path
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claims, name_conditions
-from folkmoot.studies.negotiation.exposure_design import EXPOSURE
+from folkmoot.studies.negotiation.exposure_design import DECISION_DESIGN, EXPOSURE
 from folkmoot.studies.negotiation.files import derived_files, describe_members
 from folkmoot.studies.negotiation.findings import compute_findings
 from folkmoot.studies.negotiation.measures import (
@@ -80,6 +80,7 @@ STUDY = Study(
     tables=(*TABLES, ExposureRow),
     compared_tables=("measures",),
     derived_tables=EXPOSURE,
+    decision_design=DECISION_DESIGN,
     unusable_reason=unusable_reason,
     respondent_part=PART,
     template_files=template_files,

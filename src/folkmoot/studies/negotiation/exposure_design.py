@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
+from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
@@ -120,3 +121,5 @@ def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
 
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
+# Members state their preferences once, before the mediation, and all conditions use them.
+DECISION_DESIGN = DecisionDesign(alike=lambda _config: (PREFERENCES,))
