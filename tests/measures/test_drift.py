@@ -116,3 +116,28 @@ def test_intervals_near_a_distance_of_one_hold_the_true_distance(
             is_held = estimate.low - 1e-9 <= truth[0] - truth[1] <= estimate.high + 1e-9
             covered += is_held * first[hits] * second[other_hits]
     assert covered > 0.95
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_p_values_of_few_units_are_exact(seed: int) -> None:
+    """All exchanges are used, so equal data have the same p, and none is below the smallest one."""
+
+    def measure_answers(second_units: range, count: int) -> Drift:
+        first = ConditionAnswers(("yes",) * count, tuple(range(count)))
+        second = ConditionAnswers(("no",) * count, tuple(second_units))
+        return measure_drift([(first, second)], generator(seed, ("exact",)))
+
+    # Six units in both conditions: all of them, or none, change places.
+    assert measure_answers(range(6), 6).mean.p == 2 / 2**6
+    # Five units in each condition: of the 252 divisions, two separate the answers.
+    assert measure_answers(range(5, 10), 5).mean.p == pytest.approx(2 / 252)
+    # With more units there are too many exchanges, so a thousand random ones are used.
+    assert measure_answers(range(16), 16).mean.p == pytest.approx(1 / 1001)
+
+
+def test_exact_p_values_of_numbers_and_of_units_in_one_condition_only() -> None:
+    """Four units are in both conditions and two in one: 2⁴ × 2 exchanges."""
+    first = ConditionAnswers((1, 2, 1, 2, 1), (0, 1, 2, 3, 4))
+    second = ConditionAnswers((7, 8, 7, 8, 9), (0, 1, 2, 3, 5))
+    drift = measure_drift([(first, second)], generator(0, ("numbers",)))
+    assert drift.questions[0].p == 2 / 2**5

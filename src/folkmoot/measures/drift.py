@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, NORMAL_QU
 FloatArray = NDArray[np.float64]
 # Random exchanges for a p-value, and resamples for a standard error. The smallest p is 1/1001.
 EXCHANGES = 1000
+# If there are at most this many different exchanges (of 12 units in both conditions), each is used
+# once, so the p-value is exact.
+MAX_ENUMERATED_EXCHANGES = 4096
 RESAMPLES = 400
 LEVEL = 0.95
 # Count the quartiles below a number, and those up to it.
@@ -75,8 +79,8 @@ def measure_drift(
     the same units in both conditions, its lower end at a distance of 1 is that of Tango (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
-    # The p-value comes from random exchanges of whole units, and the interval from random draws of
-    # whole units.
+    # The p-value comes from exchanges of whole units: from all of them if they are few, otherwise
+    # from random ones. The interval comes from random draws of whole units.
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))
         for arm in (0, 1)
@@ -131,7 +135,7 @@ def _estimate_mean_distance(
 ) -> Estimate:
     # `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`:
     # the counts, by question. `again`: the resampled differences of shares, by question.
-    p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
+    p = _share_as_large(chance, value)
     real, error = _beyond_sampling(value, tables, again)
     low = real - NORMAL_QUANTILE * error
     # Sampling makes the uncorrected distance too large, never too small, so the drift may be as
@@ -187,7 +191,7 @@ def _measure_question(
     if math.isnan(value):
         return _question_without_test(question, value, sizes.units)
     swapped = _standardised_difference(*_swap(moments, keep))
-    p = (int((np.abs(swapped) >= abs(value) - 1e-12).sum()) + 1) / (EXCHANGES + 1)
+    p = _share_as_large(np.abs(swapped), abs(value))
     drawn = _standardised_difference(weights @ moments[0], weights @ moments[1])
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
@@ -319,7 +323,7 @@ def _exchange_weights(
 ) -> FloatArray:
     # 1 for a unit that keeps its condition, otherwise 0: (exchanges, units). A unit in both
     # conditions changes with probability ½. The other units change places, so conditions keep their
-    # sizes.
+    # sizes. The design itself is one of the exchanges, so no p-value is 0.
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
     alone = np.array([not (unit in first and unit in second) for unit in named])
@@ -329,7 +333,29 @@ def _exchange_weights(
         # sizes.
         dealt = rng.permuted(np.tile(own, (EXCHANGES, 1)), axis=1)
         keep[:, alone] = dealt == own
+    # The random exchanges are drawn in any case, so that the resamples after them stay the same.
+    if 2 ** int((~alone).sum()) * math.comb(len(own), int(own.sum())) <= MAX_ENUMERATED_EXCHANGES:
+        return _all_exchanges(alone, own)
+    return np.vstack([np.ones(len(named)), keep])
+
+
+def _all_exchanges(alone: NDArray[np.bool_], own: NDArray[np.bool_]) -> FloatArray:
+    # `alone`: for each unit, whether it is in one condition only. `own`: for each of these, whether
+    # it is the first condition.
+    pairs = list(product((1.0, 0.0), repeat=int((~alone).sum())))
+    choices = list(combinations(range(len(own)), int(own.sum())))
+    dealt = np.zeros((len(choices), len(own)), dtype=bool)
+    for row, positions in enumerate(choices):
+        dealt[row, list(positions)] = True
+    keep = np.zeros((len(pairs) * len(dealt), len(alone)))
+    keep[:, ~alone] = np.repeat(np.array(pairs), len(dealt), axis=0)
+    keep[:, alone] = np.tile(dealt == own, (len(pairs), 1))
     return keep
+
+
+def _share_as_large(values: FloatArray, observed: float) -> float:
+    # The p-value of `observed` among its values after each exchange.
+    return float((values >= observed - 1e-12).mean())
 
 
 def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
