@@ -29,6 +29,7 @@ from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.forks import compare_talks
 from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.studies.town_hall.quality import quality_of_run
 from tests.contract.small import people_of, small_study
 from tests.sweeps import sample_daily
 
@@ -177,6 +178,40 @@ def test_reply_can_be_left_out(run_of_small_study: SmallRun, tmp_path: Path) -> 
     answer = fork.table("answers").filter(pl.col("address") == address)
     assert answer["missing"].to_list() == ["dropped"]
     assert verify_run(fork.folder).is_consistent
+
+
+@pytest.mark.parametrize(
+    ("address", "table", "column"),
+    [
+        ("set01_lv1/after/ask0", "satisfaction", "post_missing"),
+        ("set01_lv4/vote/A02/ask0", "votes", "missing"),
+        ("set01_lv4/round2/turns/A02/ask1", "utterances", "missing"),
+    ],
+)
+def test_a_dropped_reply_of_a_town_hall_is_not_counted_as_unreadable(
+    address: str, table: str, column: str, run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    base = folkmoot.load(run_of_small_study("town_hall"))
+    fork = folkmoot.fork(base, address, drop=True, out=tmp_path / "fork")
+    assert "dropped" in fork.table(table)[column].to_list()
+    was, now = (quality_of_run(run.folder)["all"] for run in (base, fork))
+    names = [name for name in now if name.endswith("_unread") or name == "minimal_structures"]
+    assert [now[name] for name in names] == [was[name] for name in names]
+    assert now["missing_reasons"] == {"dropped": 1}
+    assert verify_run(fork.folder).is_consistent
+
+
+def test_a_decision_without_the_dropped_reply_of_the_mediator_says_why(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    base = run_of_small_study("negotiation")
+    address = "negotiation/strangers_01-C3/traveler_type/ask0"
+    fork = folkmoot.fork(base, address, drop=True, out=tmp_path / "fork")
+    decisions = fork.table("decisions").filter(
+        group_id="strangers_01", condition="C3", topic="traveler_type"
+    )
+    assert decisions["undecided"].to_list() == ["dropped"]
+    assert decisions["parse_step"].to_list() == ["dropped"]
 
 
 def test_another_model_can_give_the_reply(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.session.session import Scope
 from folkmoot.files import packaged_yaml
 from folkmoot.hints import capitalise, collapse_spaces, count_words, join_words
@@ -356,7 +357,7 @@ SYSTEM = "System"
 SYSTEM_SPEAKER = Speaker("system", SYSTEM, "moderator")
 LEFT_OPEN, UNREADABLE = "left_open", "unreadable"
 # The parse steps of a reply from which no answer could be read.
-UNREAD_STEPS = ("minimal", DECLINED)
+UNREAD_STEPS = ("minimal", DECLINED, DROPPED)
 # Intent of an utterance → phase of the dialogue, both in the source's words.
 PHASES = {
     "user_provide": "preference",
@@ -725,7 +726,7 @@ class SlotDecision:
 
     @property
     def undecided_reason(self) -> str | None:
-        """The reason why nothing is decided: left_open, unreadable or declined.
+        """The reason why nothing is decided: left_open, unreadable, declined or dropped.
 
         None if something is decided.
         """

@@ -565,6 +565,7 @@ _UNDECIDED_BECAUSE = {
     "left_open": "undecided (left open)",
     "unreadable": "undecided (the reply could not be read)",
     "declined": "undecided (the mediator declined)",
+    "dropped": "undecided (the fork left out the mediator's reply)",
 }
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypedDict
 import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.kit.findings import split_address
 from folkmoot.kit.reply_units import drop_humans
 from folkmoot.measures.diversity import gini
@@ -284,7 +285,7 @@ def session_measures(
     """
     member_means = _means_of_members(case, measured, left_open=LOWEST)
     # The bounds replace every unknown satisfaction by the lowest and by the highest score.
-    unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
+    unknown = ("left_open", "unreadable", DECLINED, DROPPED, UNKNOWN_OPTION, NOT_SCORED)
     low, high = (
         _means_of_members(case, measured, **dict.fromkeys(unknown, float(end)))
         for end in (LOWEST, HIGHEST)

@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import capitalise, join_words, natural_sort_key
 from folkmoot.provenance import SourcedText, cell_id, concatenate_texts, quote_value
@@ -153,7 +154,7 @@ async def ask_mediator(
     question = SpeakerQuestion(mediator_speaker(scope), prompt, topic.label)
     result, problems = await ask_and_check(scope, question, answer, find_problems)
     if isinstance(result.value, Missing):
-        reason = DECLINED if result.value.reason == DECLINED else "minimal"
+        reason = result.value.reason if result.value.reason in (DECLINED, DROPPED) else "minimal"
         return MediatorReply(minimal, reason, result.reply.finish, problems, result.address)
     return MediatorReply(
         result.value, result.parse_step, result.reply.finish, problems, result.address

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Utterance
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.hints import collapse_spaces
 from folkmoot.kit import coding
@@ -381,8 +382,8 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: TripTopic)
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    if proposal.parse_step == DECLINED:
-        return DECLINED
+    if proposal.parse_step in (DECLINED, DROPPED):
+        return proposal.parse_step
     is_unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread_count
     return UNREADABLE if is_unread else LEFT_OPEN
 

@@ -245,7 +245,8 @@ class FeedbackRow(OfDecision, table="feedback", key=("group_id", "condition", "t
     hard_no: str | None = column("options that the member rejected in this round")
     objection: str | None = column("other firm rejections in this round, in the member's words")
     parse_error: bool = column(
-        "whether the reply could not be read, so that the minimal structure was used"
+        "whether the reply could not be read, was declined or dropped, so that the minimal "
+        "structure was used"
     )
 
 
@@ -309,7 +310,8 @@ class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "
         "the decision in words, rendered from its data, after feedback; empty where undecided"
     )
     undecided: str | None = column(
-        "reason why nothing was decided: left_open, unreadable or declined (by the mediator)"
+        "reason why nothing was decided: left_open, unreadable, declined (by the mediator) or "
+        "dropped (the mediator's reply, by a fork)"
     )
     dropped: str = column(
         "options that no member gets, as stated by the mediator, otherwise by the operator"
@@ -357,7 +359,8 @@ class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "
     feedback_rounds: int = column("rounds of feedback held")
     resolved: bool | None = column("whether feedback ended in agreement")
     parse_error: bool = column(
-        "whether the synthesis reply could not be read, so that the minimal structure was used"
+        "whether the synthesis reply could not be read, was declined or dropped, so that the "
+        "minimal structure was used"
     )
     words: int = column(
         "words in the dialogue on the decision, without stated preferences; in scripts without "
@@ -388,8 +391,8 @@ class SatisfactionRow(OfDecision, table="satisfaction"):
     )
     unknown: str | None = column(
         "reason why the score is unknown: left_open (counts as −4 in the measures), unreadable, "
-        "declined (by the mediator), unknown_option (not scored by the member), not_scored (no "
-        "scores at all)"
+        "declined (by the mediator), dropped (by a fork), unknown_option (not scored by the "
+        "member), not_scored (no scores at all)"
     )
     covered: float | None = column(
         "share of the possible outcomes in which the member gets an option that the member favours"

@@ -18,6 +18,7 @@ from folkmoot.conversation.answer_types import (
     Missing,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import collapse_spaces
@@ -601,12 +602,10 @@ async def ask_alone(
         for resident_id, speaker_answer in answers.items()
         if speaker_answer.value is not None
     }
-    declined = frozenset(
-        resident_id
-        for resident_id, speaker_answer in answers.items()
-        if speaker_answer.call.missing == DECLINED
-    )
-    return ResidentAnswers(values, declined), [
+    missing = {
+        resident_id: speaker_answer.call.missing for resident_id, speaker_answer in answers.items()
+    }
+    return ResidentAnswers(values, missing), [
         speaker_answer.call for speaker_answer in answers.values()
     ]
 
@@ -642,7 +641,7 @@ async def ask_together(
     session, max_reply_tokens = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
     values: dict[str, V] = {}
-    declined: set[str] = set()
+    missing: dict[str, str] = {}
     calls: list[Call] = []
     # At least one resident per call, even if its part is expected to be too long.
     chunk_size = max(1, max_reply_tokens // max(1, group.tokens))
@@ -659,21 +658,24 @@ async def ask_together(
         no_entries: MapEntries[M] = MapEntries({}, {})
         entries = no_entries if isinstance(result.value, Missing) else result.value
         parsed, refused = entries.values, entries.declined
-        calls.append(call_of(group.stage, session, len(chunk), question, result))
+        call = call_of(group.stage, session, len(chunk), question, result)
+        calls.append(call)
+        if call.missing == DROPPED:
+            missing |= dict.fromkeys(chunk, DROPPED)
         values.update(
             {
                 resident_id: group.record(resident_id, value, result.address)
                 for resident_id, value in parsed.items()
             }
         )
-        declined.update(refused)
+        missing |= dict.fromkeys(refused, DECLINED)
         if parsed or refused:
             waiting = [
                 resident_id
                 for resident_id in chunk
                 if resident_id not in parsed and resident_id not in refused
             ] + waiting
-    return ResidentAnswers(values, frozenset(declined)), calls
+    return ResidentAnswers(values, missing), calls
 
 
 def session_of(hall: HallSpeakers) -> Speaker:

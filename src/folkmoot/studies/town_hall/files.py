@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import count_words, shorten
 from folkmoot.kit.calls import USAGE_FIELDS, JournalReader, calls_within
@@ -441,7 +442,7 @@ def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
 
 def _sum_calls(calls: pl.DataFrame) -> dict[str, object]:
     # A total is None if it is unknown for any call.
-    is_lost = calls["missing"].drop_nulls() != DECLINED
+    is_lost = ~calls["missing"].drop_nulls().is_in([DECLINED, DROPPED])
     unknown = {name for name in USAGE_FIELDS if calls[name].has_nulls()}
     return {
         "calls": calls["asked"].count(),
@@ -569,8 +570,8 @@ def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
         repair_data = {"field": repair.field, "kind": repair.kind, "was": shorten(repair.original)}
         became = shorten(repair.replacement) or None
         yield build_entry("WARNING", "repaired", **repair_data, became=became)
-    if call.missing == DECLINED:
-        yield build_entry("WARNING", "declined")
+    if call.missing in (DECLINED, DROPPED):
+        yield build_entry("WARNING", call.missing)
     elif call.minimal or call.missing:
         reason = call.missing or "unparsed"
         yield build_entry(

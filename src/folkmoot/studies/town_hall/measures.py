@@ -289,7 +289,8 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
     counted = measures.with_columns(cs.integer().fill_null(0))
     has_items = not tables["items"].is_empty()
     has_text = any(
-        not answer.get("_parse_error") and answer["concerns_reflected"] is not None
+        not answer.keys() & {"_parse_error", "_dropped"}
+        and answer["concerns_reflected"] is not None
         for _, _, answer in read_answers(tables, "consensus")
     )
     return {

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias, TypedDict
 
 from folkmoot.conversation.answer_types import WAYS_OUT
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.kit.findings import (
     Row,
 )
@@ -52,7 +53,8 @@ def count_quality(discussion: Discussion) -> Counts:
         ),
         # A declined statement could be read: it says that the resident declines.
         "statements_unread": sum(
-            not turn.has_statement and not turn.speaking.declined for turn in turns
+            not turn.has_statement and not turn.speaking.declined and not turn.speaking.dropped
+            for turn in turns
         ),
         "reflections_unread": sum(reflection.parse_error for reflection in reflections),
         "thoughts_declined": sum(
@@ -65,7 +67,7 @@ def count_quality(discussion: Discussion) -> Counts:
         "votes_uncast": sum(item_row.uncast for item_row in discussion.item_outcomes),
         "satisfaction_unread": sum(
             satisfaction.satisfaction is None
-            and satisfaction.missing.get("satisfaction") not in WAYS_OUT
+            and satisfaction.missing.get("satisfaction") not in (*WAYS_OUT, DROPPED)
             for satisfaction in surveys
         ),
         "ballot_empty": not discussion.items,

@@ -15,7 +15,6 @@ from typing import Any
 import orjson
 
 from folkmoot.conversation.answer_types import (
-    DECLINED,
     WAYS_OUT,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
@@ -28,13 +27,12 @@ from folkmoot.randomness import generator
 from folkmoot.storage.rows import Row
 from folkmoot.studies.town_hall.answers.calls import Call
 from folkmoot.studies.town_hall.answers.outcome import (
-    UNREAD,
     Ballot,
     Closing,
     Moderation,
     PlannedItem,
 )
-from folkmoot.studies.town_hall.answers.records import Record
+from folkmoot.studies.town_hall.answers.records import UNREAD, Record
 from folkmoot.studies.town_hall.answers.repairs import AskContext
 from folkmoot.studies.town_hall.answers.turns import (
     Reflection,
@@ -215,7 +213,7 @@ def record_statement(
         scope,
         speaking.full_statement,
         "speak",
-        missing=None if turn.has_statement else DECLINED if speaking.declined else UNREAD,
+        missing=None if turn.has_statement else speaking.missing_reason or UNREAD,
         # The position at which prompts list the statement, from 1.
         turn=reply.meeting.orders[reply.round - 1].index(me) + 1,
     )
@@ -576,7 +574,7 @@ def _why_no_stance(
     if answer is None:
         return None
     if answer.unanswered:
-        return DECLINED if answer.declined else UNREAD
+        return answer.missing_reason
     return answer.missing.get(field) or (further or {}).get("current_stance")
 
 
@@ -601,7 +599,7 @@ def _item_row(
         yes=yes,
         no=no,
         declined=declined,
-        # The rest are votes that could not be read.
+        # The rest are votes that could not be read, or that a fork left out.
         uncast=len(votes) - yes - no - declined,
         passed=yes > no if yes or no else None,
         tie=yes == no > 0,

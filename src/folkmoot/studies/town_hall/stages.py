@@ -17,32 +17,37 @@ from folkmoot.conversation.answer_types import (
     Missing,
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import count_words
 from folkmoot.provenance import cell_id, concatenate_texts, quote_value
-from folkmoot.studies.town_hall.answers.calls import Call, SpeakerAnswer, Stage, call_of
+from folkmoot.studies.town_hall.answers.calls import (
+    Call,
+    ResidentAnswers,
+    SpeakerAnswer,
+    Stage,
+    call_of,
+)
 from folkmoot.studies.town_hall.answers.outcome import (
-    MINIMAL_CLOSING,
-    MINIMAL_MODERATION,
     NO_BALLOT,
-    REFUSED_SATISFACTION,
+    NO_CLOSING,
+    NO_MODERATION,
+    NO_SATISFACTION,
     SATISFACTION,
-    UNKNOWN,
-    UNREAD_BALLOT,
     Ballot,
     Closing,
     Moderation,
     Planned,
     Satisfaction,
     ballot_type,
+    empty_ballots,
     planned_ballot_type,
-    refused_ballot,
 )
+from folkmoot.studies.town_hall.answers.records import UNREAD
 from folkmoot.studies.town_hall.answers.shared_replies import WholeRound, each_of
 from folkmoot.studies.town_hall.answers.turns import (
-    MINIMAL_REFLECTION,
-    MINIMAL_SPEAKING,
-    MINIMAL_THINKING,
+    NO_SPEAKING,
+    NO_THINKING,
     Reflection,
     Speaking,
     Thinking,
@@ -148,7 +153,7 @@ async def ask_satisfaction(
         answer_types = dict.fromkeys(hall.ids, SATISFACTION)
         group = SharedRequest(stage, answer_types, SATISFACTION_TOKENS, shared_prompt, keep_answer)
         answers, calls = await ask_together(scope, hall, group)
-    return answers.of_all(hall.ids, UNKNOWN, REFUSED_SATISFACTION), calls
+    return answers.of_all(hall.ids, NO_SATISFACTION), calls
 
 
 class CompletedTurn(NamedTuple):
@@ -171,12 +176,12 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
         recorded_thoughts: Utterance | None = None
         if meeting.level.think:
             thinking = await ask_thinking(resident_scope, hall, speaker, earlier)
-            thoughts = thinking.or_else(MINIMAL_THINKING, Thinking.refused_answer())
+            thoughts = thinking.or_else(NO_THINKING)
             reply = reply_of(meeting, speaker.id, number, thinking.call.address)
             recorded_thoughts = record_thoughts(resident_scope, reply, thoughts)
             calls.append(thinking.call)
         statement = await ask_statement(resident_scope, hall, (speaker, recorded_thoughts), earlier)
-        speaking = statement.or_else(MINIMAL_SPEAKING, Speaking.refused_answer())
+        speaking = statement.or_else(NO_SPEAKING)
         # The parts are validated already, so validation is skipped.
         turn = Turn.model_construct(thinking=thoughts, speaking=speaking)
         reply = reply_of(meeting, speaker.id, number, statement.call.address)
@@ -280,7 +285,7 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
     )
     stage = Stage("moderate", round_.number, sum(bool(record["moderator"]) for record in earlier))
     result = await ask_speaker(scope, hall.moderator, prompt, answer_type, stage)
-    moderation = result.value or MINIMAL_MODERATION
+    moderation = result.or_else(NO_MODERATION)
     utterance = record_moderation(scope, meeting, hall.moderator, moderation, result.call)
     return replace(round_, moderation=moderation, moderator=utterance), result.call
 
@@ -342,7 +347,7 @@ async def ask_reflections(
         )
 
     answers, calls = await ask_alone(scope, hall, reflect)
-    return with_notes(round_, hall.ids, answers.of_all(hall.ids, UNREAD_NOTE, REFUSED_NOTE)), calls
+    return with_notes(round_, hall.ids, answers.of_all(hall.ids, NO_NOTE)), calls
 
 
 class ReflectionNote(NamedTuple):
@@ -355,10 +360,10 @@ class ReflectionNote(NamedTuple):
     utterance: Utterance | None = None
 
 
-UNREAD_NOTE, REFUSED_NOTE = (
-    ReflectionNote(MINIMAL_REFLECTION),
-    ReflectionNote(Reflection.refused_answer()),
-)
+# Reason why there is no reflection → the note without one.
+NO_NOTE = {
+    reason: ReflectionNote(reflection) for reason, reflection in Reflection.replacements().items()
+}
 
 
 def with_notes(
@@ -437,7 +442,7 @@ async def ask_votes(
             Stage("vote", None, len(rounds)), answer_types, tokens, shared_prompt, keep_answer
         )
         answers, calls = await ask_together(scope, hall, group)
-    return answers.of_all(hall.ids, UNREAD_BALLOT, refused_ballot(items)), calls
+    return answers.of_all(hall.ids, empty_ballots(items)), calls
 
 
 async def write_consensus(
@@ -454,7 +459,7 @@ async def write_consensus(
     )
     stage = Stage("consensus", None, len(history))
     result = await ask_speaker(scope, hall.planner, prompt, answer_type, stage)
-    closing = result.value or MINIMAL_CLOSING
+    closing = result.or_else(NO_CLOSING)
     utterance = record_consensus(scope, hall.meeting, hall.planner, closing, result.call)
     return closing, utterance, result.call
 
@@ -591,18 +596,21 @@ async def shared_round(
     if len(ahead.speaking_order) * ahead.expected_tokens(reflects=reflects) <= max_tokens:
         turns, notes, calls = await _in_one_reply(scope, ahead)
     missing = [resident_id for resident_id in ahead.speaking_order if resident_id not in turns]
+    dropped: set[str] = set()
     if missing:
-        further_turns, further_calls = await _ask_missing_turns(scope, ahead, turns, missing)
-        turns, calls = {**turns, **further_turns}, [*calls, *further_calls]
-    no_thinking = MINIMAL_THINKING if ahead.has_thinking else None
-    unread_turn = Turn.model_construct(thinking=no_thinking, speaking=MINIMAL_SPEAKING)
+        further_answers, further_calls = await _ask_missing_turns(scope, ahead, turns, missing)
+        turns, calls = {**turns, **further_answers.values}, [*calls, *further_calls]
+        dropped = {id for id, reason in further_answers.missing.items() if reason == DROPPED}
     # Record residents without a readable turn too, so that each utterance of the round has a row.
     # The address is that of the last call, which should have held the turn.
     for resident_id in ahead.speaking_order:
         if resident_id not in turns:
-            turns[resident_id] = ahead.record_turn(
-                scope, resident_id, unread_turn, calls[-1].address
+            reason = DROPPED if resident_id in dropped else UNREAD
+            no_turn = Turn.model_construct(
+                thinking=NO_THINKING[reason] if ahead.has_thinking else None,
+                speaking=NO_SPEAKING[reason],
             )
+            turns[resident_id] = ahead.record_turn(scope, resident_id, no_turn, calls[-1].address)
     turns_by_resident = {resident_id: turns[resident_id].turn for resident_id in hall.ids}
     recorded = {resident_id: turns[resident_id].recorded for resident_id in hall.ids}
     round_ = Round(ahead.round_number, ahead.speaking_order, turns_by_resident, recorded)
@@ -663,7 +671,7 @@ def record_note(
 
 async def _ask_missing_turns(
     scope: Scope, ahead: UpcomingRound, completed: Turns, missing: list[str]
-) -> tuple[Turns, list[Call]]:
+) -> tuple[ResidentAnswers[CompletedTurn], list[Call]]:
     def build_prompt(residents: list[str], answered: Mapping[str, CompletedTurn]) -> str:
         return ahead.prompt(scope, residents, {**completed, **answered}, whole=False)
 
@@ -679,8 +687,7 @@ async def _ask_missing_turns(
         build_prompt,
         record_answer,
     )
-    answers, calls = await ask_together(scope, ahead.hall, group)
-    return answers.values, calls
+    return await ask_together(scope, ahead.hall, group)
 
 
 async def _ask_missing_reflections(
@@ -720,4 +727,4 @@ async def _ask_missing_reflections(
     stage = Stage("reflect", round_.number, 1)
     group = SharedRequest(stage, answer_types, REFLECTION_TOKENS, build_prompt, record_answer)
     answers, calls = await ask_together(scope, hall, group)
-    return answers.of_all(missing, UNREAD_NOTE, REFUSED_NOTE), calls
+    return answers.of_all(missing, NO_NOTE), calls

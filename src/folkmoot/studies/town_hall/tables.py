@@ -265,7 +265,7 @@ class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id"), fro
     yes: int = column("votes for the item")
     no: int = column("votes against the item")
     declined: int = column("votes that were declined or are neither yes nor no")
-    uncast: int = column("votes that could not be read")
+    uncast: int = column("votes that could not be read, or that a fork left out")
     passed: bool | None = column(PASSED)
     tie: bool = column("whether there were as many yes as no, so that the item failed")
 
@@ -373,7 +373,7 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
         "residents with the minimal structure in place of an unreadable answer"
     )
     silent_turns: int = column("turns in which a resident chose to say nothing")
-    votes_uncast: int = column("votes that could not be read")
+    votes_uncast: int = column("votes that could not be read, or that a fork left out")
     ways_out: int = column("stances, agreements, votes and ratings that took a way out")
     repaired: int = column("fields that were repaired")
     dropped: int = column("fields that were dropped")

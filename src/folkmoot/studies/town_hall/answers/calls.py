@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from folkmoot.conversation.answer_types import DECLINED, Missing, Repair
 from folkmoot.conversation.lenient_fields import UNREADABLE
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.session.session import AskResult
 from folkmoot.models.request import Completion
+from folkmoot.studies.town_hall.answers.records import UNREAD
 from folkmoot.studies.town_hall.answers.turns import Turn
 
 T = TypeVar("T")
@@ -79,7 +81,8 @@ def call_of(
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""
-    is_lost = bool(missing) and missing != DECLINED
+    # Nothing is unreadable in a reply that a fork left out.
+    is_lost = bool(missing) and missing not in (DECLINED, DROPPED)
     return Call(
         stage=stage,
         agent=speaker.id,
@@ -103,38 +106,34 @@ def _is_lost_part(repair: Repair) -> bool:
 class SpeakerAnswer(Generic[T]):
     """The answer of one speaker."""
 
-    # None if the speaker declined or the answer could not be read.
+    # None if there is no answer. `call.missing` is the reason.
     value: T | None
     call: Call
 
-    def or_else(self, unread: T, declined: T) -> T:
+    def or_else(self, replacements: Mapping[str, T]) -> T:
         """Return the answer, or a replacement if there is none.
 
-        - `unread`: replaces an answer that could not be read.
-        - `declined`: replaces a declined answer.
+        - `replacements`: reason why there is no answer → replacement. `unparsed` is for all reasons
+          that are not listed.
         """
         if self.value is not None:
             return self.value
-        return declined if self.call.missing == DECLINED else unread
+        return replacements.get(self.call.missing, replacements[UNREAD])
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentAnswers(Generic[T]):
-    """The answers of several residents, and the ids of those who declined."""
+    """The answers of several residents, and the reasons why others have none."""
 
     values: dict[str, T]
-    declined: frozenset[str] = frozenset()
+    # Resident id → reason. Residents whom a reply for several ones lacks have no reason.
+    missing: Mapping[str, str]
 
-    def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
+    def of_all(self, ids: Iterable[str], replacements: Mapping[str, T]) -> dict[str, T]:
         """Return an answer for each resident, with a replacement for each missing answer.
 
-        - `unread`: replaces an answer that could not be read.
-        - `declined`: replaces a declined answer.
+        - `replacements`: see `SpeakerAnswer.or_else`.
         """
-        missing = {
-            resident_id: declined if resident_id in self.declined else unread for resident_id in ids
-        }
-        return {
-            resident_id: self.values.get(resident_id, fallback)
-            for resident_id, fallback in missing.items()
-        }
+        unread = replacements[UNREAD]
+        fallbacks = {id: replacements.get(self.missing.get(id, UNREAD), unread) for id in ids}
+        return {id: self.values.get(id, fallback) for id, fallback in fallbacks.items()}

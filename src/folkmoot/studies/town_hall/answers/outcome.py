@@ -19,11 +19,13 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.lenient_fields import UNREADABLE, is_declined, read_list, read_text
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.hints import collapse_spaces
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import VOTES
 from folkmoot.studies.town_hall.answers.records import (
     TEMPLATE_SENTENCE,
+    UNREAD,
     Minimal,
     Record,
     StatedText,
@@ -158,8 +160,10 @@ def _with_targets(
     ]
 
 
-MINIMAL_MODERATION = Moderation.minimal_answer()
+# A declined answer counts as one that could not be read.
+NO_MODERATION = {UNREAD: Moderation.minimal_answer(), DROPPED: Moderation.dropped_answer()}
 MINIMAL_CLOSING = Closing.minimal_answer()
+NO_CLOSING = {UNREAD: MINIMAL_CLOSING, DROPPED: Closing.dropped_answer()}
 
 
 class PlannedItem(Record):
@@ -231,8 +235,6 @@ def planned_ballot_type(asked: AskContext) -> Json[Planned]:
     return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 
-# The reason why a value is missing that could not be read.
-UNREAD = "unparsed"
 # Models also answer with booleans, which become "true" and "false", and with words for motions.
 _YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
 _YES_NO |= {"reject": "no", "against": "no"}
@@ -321,12 +323,16 @@ class Ballot(BaseModel):
 
 # The ballot of a discussion in which the planner proposed nothing to vote on.
 NO_BALLOT = Ballot()
-UNREAD_BALLOT = Ballot(parse_error=True)
 
 
-def refused_ballot(items: Iterable[str]) -> Ballot:
-    """Return the ballot of a resident who declined to vote."""
-    return Ballot(missing=dict.fromkeys(items, DECLINED), declined=True)
+def empty_ballots(items: Iterable[str]) -> dict[str, Ballot]:
+    """Return the ballot of a resident without votes, for each reason why there are none."""
+    ids = tuple(items)
+    return {
+        UNREAD: Ballot(parse_error=True),
+        DECLINED: Ballot(missing=dict.fromkeys(ids, DECLINED), declined=True),
+        DROPPED: Ballot(missing=dict.fromkeys(ids, DROPPED)),
+    }
 
 
 def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
@@ -425,7 +431,10 @@ SATISFACTION = Json(
     may_decline=True,
     fields_for_people=FIELDS_FOR_PEOPLE,
 )
-UNKNOWN = Satisfaction.model_construct(
-    satisfaction=None, reason="", missing={"satisfaction": UNREAD}
-)
-REFUSED_SATISFACTION = UNKNOWN.model_copy(update={"missing": {"satisfaction": DECLINED}})
+# Reason why there is no rating → the answer without a rating.
+NO_SATISFACTION = {
+    reason: Satisfaction.model_construct(
+        satisfaction=None, reason="", missing={"satisfaction": reason}
+    )
+    for reason in (UNREAD, DECLINED, DROPPED)
+}

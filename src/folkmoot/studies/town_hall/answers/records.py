@@ -29,10 +29,13 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.conversation.lenient_fields import read_list, read_text, require_text
+from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.json_text import Schema
 from folkmoot.studies.town_hall.answers.repairs import AskContext, Repairer
 
 MISSING_VALUE, UNKNOWN_VALUE = "missing_value", "unknown_value"
+# The reason why a value is missing that could not be read.
+UNREAD = "unparsed"
 # The reason of a field in which the model copied a sentence of the prompt's answer format.
 TEMPLATE_SENTENCE = "template_sentence"
 
@@ -193,8 +196,8 @@ class Record(BaseModel):
 
         A field without an answer is null.
         """
-        # `_missing` holds the reasons. `_parse_error` and `_declined` are present only if they are
-        # true.
+        # `_missing` holds the reasons. The flags `_parse_error`, `_declined` and `_dropped` are
+        # present only if they are true.
         data = self.model_dump(mode="json", by_alias=True)
         _null_missing(data)
         return data
@@ -204,15 +207,17 @@ class Record(BaseModel):
         return cast("dict[str, object]", _without_flags(self.to_json()))
 
 
+# The aliases of the flags that say why there is no answer.
+FLAGS = ("_parse_error", "_declined", "_dropped")
 # Fields that the code fills in and a reply must not set.
-RESERVED_FIELDS = ("parse_error", DECLINED, "missing")
+RESERVED_FIELDS = ("parse_error", DECLINED, DROPPED, "missing")
 # The path of a field in an entry of a list, such as `reactions.0.reason`. Such a field belongs to
 # the entry and is missing there, not in the outer record.
 _INSIDE_LIST = re.compile(r"\.\d+\.")
 
 
 def _null_missing(data: dict[str, Any]) -> None:
-    # The flags `_parse_error` and `_declined` move to the end and are kept only if true.
+    # The flags move to the end and are kept only if true.
     missing = data.pop("_missing", {})
     for name in missing:
         data[name] = None
@@ -220,7 +225,7 @@ def _null_missing(data: dict[str, Any]) -> None:
         for nested in entry if isinstance(entry, list) else [entry]:
             if isinstance(nested, dict):
                 _null_missing(nested)
-    flags = {name: data.pop(name, False) for name in ("_parse_error", "_declined")}
+    flags = {name: data.pop(name, False) for name in FLAGS}
     data.update({name: value for name, value in flags.items() if value})
     if missing:
         data["_missing"] = dict(missing)
@@ -237,16 +242,36 @@ def _without_flags(data: Any) -> Any:
 class Minimal(Record):
     """Base class of answer types that have an empty answer.
 
-    The empty answer is used if the speaker declined or the reply could not be read.
+    The empty answer is used if the speaker declined, the reply could not be read, or a fork left
+    the reply out.
     """
 
     parse_error: SkipJsonSchema[bool] = Field(False, alias="_parse_error")
     declined: SkipJsonSchema[bool] = Field(False, alias="_declined")
+    dropped: SkipJsonSchema[bool] = Field(False, alias="_dropped")
 
     @property
     def unanswered(self) -> bool:
-        """True if the speaker declined or the reply could not be read."""
-        return self.parse_error or self.declined
+        """True if there is no answer."""
+        return self.missing_reason is not None
+
+    @property
+    def missing_reason(self) -> str | None:
+        """The reason why there is no answer, or None if there is one."""
+        if self.declined:
+            return DECLINED
+        if self.dropped:
+            return DROPPED
+        return UNREAD if self.parse_error else None
+
+    @classmethod
+    def replacements(cls) -> dict[str, Self]:
+        """Return the empty answer for each reason why there is no answer."""
+        return {
+            UNREAD: cls.minimal_answer(),
+            DECLINED: cls.refused_answer(),
+            DROPPED: cls.dropped_answer(),
+        }
 
     @classmethod
     def minimal_answer(cls) -> Self:
@@ -259,9 +284,14 @@ class Minimal(Record):
         return cls._empty_answer(declined=True)
 
     @classmethod
+    def dropped_answer(cls) -> Self:
+        """Return the empty answer that replaces an answer that a fork left out."""
+        return cls._empty_answer(dropped=True)
+
+    @classmethod
     def _empty_answer(cls, **flag: bool) -> Self:
         empty: dict[str, Any] = {name: cls._empty_value(name) for name in cls.model_fields}
-        flags = {"parse_error": False, "declined": False, "missing": {}}
+        flags = {"parse_error": False, "declined": False, "dropped": False, "missing": {}}
         # Skip validation, because an empty answer would not pass the strict types.
         return cast(Self, cls.model_construct(**(empty | flags | flag)))
 

@@ -443,7 +443,7 @@ class Reflection(Minimal):
 # Replacements for answers that could not be read.
 MINIMAL_THINKING = Thinking.minimal_answer()
 MINIMAL_SPEAKING = Speaking.minimal_answer()
-MINIMAL_REFLECTION = Reflection.minimal_answer()
+NO_THINKING, NO_SPEAKING = Thinking.replacements(), Speaking.replacements()
 
 
 class Turn(Record):
