@@ -16,8 +16,15 @@ from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailu
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.forms import closed_form
-from folkmoot.kit.controls.replacing import NO_DESCRIPTION, UNCHANGED, neutral_text
+from folkmoot.kit.controls.replacing import (
+    NO_DESCRIPTION,
+    UNCHANGED,
+    Subject,
+    neutral_text,
+    replaced_texts,
+)
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow, closed_value
+from folkmoot.provenance import concatenate_texts, quote_value
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
@@ -112,6 +119,20 @@ def test_each_control_replaces_only_its_texts(small_voting_run: RunFolder) -> No
             )
     control_run = RunFolder(run.path / CONTROLS)
     assert "unattributed" not in control_run.read_table("provenance")["kind"]
+
+
+def test_a_short_description_is_replaced_by_a_description() -> None:
+    parts = (
+        "You are ",
+        quote_value("a traveller, Parent 1.", "persona", "members.persona/group/p1", "p1"),
+        "\n\nYou are travelling as Parent 1. Your work: ",
+        quote_value("nurse", "persona", "members.work/group/p1", "p1"),
+    )
+    text = concatenate_texts(parts, plain=None)
+    subject = Subject(frozenset(("p1",)), "p1", frozenset())
+    assert replaced_texts(NO_PERSONA, subject, [text], {}, "en") == [
+        f"You are {NO_DESCRIPTION['en']}.\n\nYou are travelling as Parent 1. Your work: not stated"
+    ]
 
 
 def list_in_order(text: str, parts: list[str], *, by_heading: bool = False) -> list[str]:

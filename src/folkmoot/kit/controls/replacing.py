@@ -104,8 +104,8 @@ NO_DESCRIPTION = {
     "de": "eine Person, über die hier nichts gesagt wird",
 }
 NOT_STATED = {"en": "not stated", "de": "keine Angabe"}
-# A persona text of at most this many characters is an attribute or an answer. A longer one is a
-# description.
+# A persona text of at most this many characters is an attribute or an answer, unless it is
+# the rest of a sentence "You are …". A longer one is a description.
 LONGEST_ATTRIBUTE = 40
 # Kinds of texts with an arbitrary order. Utterances are not among them: their order is part of the
 # conversation.
@@ -356,7 +356,12 @@ def _without_persona(
     for span in own:
         was = str(text)[span.start : span.end]
         words = NOT_STATED[language]
-        if len(was) > LONGEST_ATTRIBUTE and span.source.speaker not in described:
+        # The rest of a sentence "You are …" describes the participant, however short it is. An
+        # attribute has words of its own around it, such as a question.
+        ends_sentence = was.rstrip().endswith(".") or str(text)[span.end : span.end + 1] in ".\n"
+        completes_sentence = str(text)[: span.start].endswith("You are ") and ends_sentence
+        is_description = len(was) > LONGEST_ATTRIBUTE or completes_sentence
+        if is_description and span.source.speaker not in described:
             described.add(span.source.speaker)
             # Keep the grammar of the prompt: the sentence may begin and end inside the persona
             # text.
