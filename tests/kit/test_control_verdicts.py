@@ -68,10 +68,19 @@ def make_votes(conditions: Iterable[str]) -> list[Answer]:
 
 
 def compute_findings(
-    answers: list[Answer], margins: Mapping[str, float] | None = None
+    answers: list[Answer], margins: Mapping[str, float] | None = None, question: str = ""
 ) -> list[Finding]:
+    """Compute the findings of answers to decisions.
+
+    `question`: the question of all decisions. By default each name is a question of its own.
+    """
     schema = dict.fromkeys(answers[0], pl.String()) | {"number": pl.Float64()}
-    return findings_in(pl.DataFrame(answers, schema), {}, margins or {})
+    return findings_in(
+        pl.DataFrame(answers, schema),
+        {},
+        margins or {},
+        question_of=lambda name, _address: question or name,
+    )
 
 
 def read_rows(findings: list[Finding], key: str) -> list[dict[str, TableCell]]:
@@ -442,11 +451,39 @@ def test_the_decision_that_most_participants_have_made_is_compared(left: int) ->
         {**answer, "control": SAME_LENGTH, "expected": answer["value"]} for answer in final_answers
     ]
     rows = read_rows(
-        compute_findings(answers + final_answers + again), "where_the_effect_comes_from"
+        compute_findings(answers + final_answers + again, question="vote"),
+        "where_the_effect_comes_from",
     )
     (row,) = [row for row in rows if row["version"] == "as designed"]
     assert row["decision"] == "last vote against first vote"
     assert (row["effect_share"], row["answers"]) == (1.0, 2 * (60 - left))
+
+
+@pytest.mark.parametrize("values", [(3.0, 6.0), ("yes", "no")])
+def test_answers_to_two_questions_are_no_effect(values: tuple[object, object]) -> None:
+    """All participants answer both questions alike, whatever they have read."""
+    answers = [
+        make_answer(
+            control,
+            participant,
+            value,
+            question=question,
+            moment=moment,
+            expected=None if control == AS_DESIGNED else str(value),
+        )
+        for participant in [*list_participants("A"), *list_participants("B")]
+        for question, moment, value in zip(
+            ("siblings", "satisfaction"), ("first", "final"), values, strict=True
+        )
+        for control in (AS_DESIGNED, SAME_LENGTH)
+    ]
+    findings = compute_findings(answers)
+    rows = read_rows(findings, "where_the_effect_comes_from")
+    assert {row["contrast"] for row in rows} == {"A against B"}
+    assert not any(finding.alarms for finding in findings)
+    # They are compared if both are one question.
+    rows = read_rows(compute_findings(answers, question="both"), "where_the_effect_comes_from")
+    assert "A: final against first decision" in {row["contrast"] for row in rows}
 
 
 def test_conditions_with_questions_in_random_order_are_compared_by_one_question() -> None:

@@ -297,3 +297,50 @@ def test_the_only_decision_of_a_participant_is_asked_once(tmp_path: Path) -> Non
     }
     assert "Calm against NONE (task o): as designed" in effects.says
     assert [verified.differences for _, verified in verify_controls(run)] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("second_question", "measure", "is_compared"),
+    [
+        ("How satisfied are you with your town?", "", False),
+        ("You gave {{ q1 }} before.\n\nTask 2: how many do you buy?", "", True),
+        ("How many do you buy after the talk?", "buys", True),
+    ],
+)
+def test_a_workbook_says_which_decisions_are_one_question(
+    second_question: str, measure: str, *, is_compared: bool, tmp_path: Path
+) -> None:
+    """Both questions have names that differ in the number alone, and the same range."""
+    book = make_workbook()
+    header, context, *_ = book["interview_prompts"]
+    questions = [
+        make_task_row(
+            f"t{number}",
+            "private_question",
+            number,
+            f"{text} {{response_options}}",
+            f"q{number}",
+            var_type="integer",
+            response_options="(0, 10)",
+            validate_response=1,
+        )
+        for number, text in enumerate(("Task 1: How many do you buy?", second_question), 1)
+    ]
+    book["interview_prompts"] = [[*header, "measure"], [*context, ""]]
+    book["interview_prompts"] += [[*question, measure] for question in questions]
+    book["computed"] = book["computed"][:1]
+    path = save_workbook(book, tmp_path / "survey.xlsx")
+
+    def answer(_request: ModelRequest, address: str) -> str:
+        # The answer depends on the question, and not on the treatment.
+        return "6" if "/t2/" in address or address.startswith("final-") else "3"
+
+    run = folkmoot.run(path, provider=ScriptedProvider(answer), out=tmp_path / "run").folder
+    run_controls(
+        run,
+        {"negative": False, "retest": False, "same_length": True},
+        RunOptions(custom_provider=ScriptedProvider(answer)),
+    )
+    findings = {finding.key: finding for finding in control_findings(run)}
+    contrasts = {row[0] for row in findings["where_the_effect_comes_from"].grid.rows}
+    assert ("Calm: final against first decision" in contrasts) == is_compared

@@ -8,6 +8,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from folkmoot.storage.run_folder import RunFolder
+
+# (name of a decision, its address) → the question that it answers.
+QuestionOf = Callable[[str, str], str]
+
+
+def name_as_question(name: str, _address: str) -> str:
+    """Return the name of a decision as the question that it answers."""
+    return name
+
 
 @dataclass(frozen=True, slots=True)
 class DecisionDesign:
@@ -24,3 +34,7 @@ class DecisionDesign:
     # conditions show alike. They are no treatment, also if some prompts of a condition were never
     # sent because of what was answered before.
     alike: Callable[[Any], Collection[str]] = lambda _config: ()
+    # Returns a function of the name and the address of a decision in the table `exposure`, which
+    # returns the question that the decision answers. Controls compare a participant's first
+    # decision with the final one only if both answer one question.
+    questions: Callable[[RunFolder], QuestionOf] = lambda _run: name_as_question

@@ -15,10 +15,17 @@ import numpy as np
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
+from folkmoot.engine.study.decision_design import QuestionOf, name_as_question
 from folkmoot.hints import capitalise
 from folkmoot.kit.controls.conversations import FINAL, FIRST
-from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
-from folkmoot.kit.controls.respondent import decision_scope
+from folkmoot.kit.controls.replacing import (
+    NOT_ASKED,
+    UNCHANGED,
+    ReplacedFor,
+    count_replaced,
+    describe_left_out,
+    from_session_run_again,
+)
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
     NAMES,
@@ -148,48 +155,6 @@ class Version(NamedTuple):
     replaced: ReplacedFor
 
 
-class ReplacedFor(NamedTuple):
-    """How many answers were given after texts had been replaced, in two counts.
-
-    `alone` counts answers for which the texts of one participant were replaced. `session` counts
-    answers for which the texts of all participants of a session were replaced.
-    """
-
-    # Only those of the participant.
-    alone: int = 0
-    # Those of all participants of the session, which was run again.
-    session: int = 0
-
-    def plus(self, other: ReplacedFor) -> ReplacedFor:
-        """Return these counts with the counts of `other` added."""
-        return ReplacedFor(self.alone + other.alone, self.session + other.session)
-
-    @property
-    def says(self) -> str:
-        """The counts in words: for whom texts were replaced."""
-        if not self.session:
-            return "one participant" if self.alone else ""
-        if not self.alone:
-            return "all of a session"
-        answers = self.alone + self.session
-        return f"all of a session in {self.session:,} of {answers:,} answers"
-
-    def name_version(self, control: str) -> str:
-        """Return the name of a control.
-
-        If texts of whole sessions were replaced, a remark in brackets says so.
-        """
-        # Texts of one participant are the usual case, which needs no word.
-        return f"{NAMES[control]} ({self.says})" if self.session else NAMES[control]
-
-
-def count_replaced(rows: pl.DataFrame) -> ReplacedFor:
-    """Return how many decisions in `rows` were answered with replaced texts."""
-    decided = count_decisions(rows.filter(pl.col("missing").is_null(), pl.col("control") != RETEST))
-    session = decided.filter(from_session_run_again()).height
-    return ReplacedFor(decided.height - session, session)
-
-
 class Effect(NamedTuple):
     """The effect of a treatment, measured with one version of the prompts.
 
@@ -207,28 +172,38 @@ class Effect(NamedTuple):
 
 
 def decision_contrasts(
-    table: pl.DataFrame, options: Mapping[str, tuple[str, ...]], conditions: Sequence[str] = ()
+    table: pl.DataFrame,
+    options: Mapping[str, tuple[str, ...]],
+    conditions: Sequence[str] = (),
+    question_of: QuestionOf = name_as_question,
 ) -> dict[Contrast, tuple[str, str]]:
     """Return, for each pair of groups, the names of the two decisions to compare.
 
     - `options`: a map from the address of a decision to the options of the decision.
     - `conditions`: the conditions in the order of the study.
+    - `question_of`: returns the question of a decision, see `DecisionDesign.questions`.
+
+    Groups without two decisions on one question are left out, because a difference between answers
+    to two questions is no effect.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
     for contrast in contrasts_in(made, conditions):
         own = made.filter(role=contrast.role)
         groups = (contrast.first, contrast.second)
-        decisions = [_list_decisions(own, group, options) for group in groups]
+        decisions = [_list_decisions(own, group, options, question_of) for group in groups]
         pairs = [
             _DecisionPair(first, second)
             for first in decisions[0]
             for second in decisions[1]
-            # Forms have no options, so their decisions are compared only if they have one name, or
-            # if they are the first and the final decision of one condition.
             if first.options == second.options
-            and (first.options or first.name == second.name or contrast.is_before_and_after)
+            and first.questions == second.questions
+            # Decisions of one name may be on several questions, such as the topics of a
+            # negotiation. A participant's first one need not be on the question of the final one.
+            and (len(first.questions) == 1 or not contrast.is_before_and_after)
         ]
+        if contrast.is_before_and_after:
+            pairs = [pair for pair in pairs if not pair.is_of_different_participants]
         if pairs:
             # The final decision of participants who left is an earlier one. It must not replace
             # that of all others.
@@ -241,6 +216,7 @@ def decision_contrasts(
 class _NamedDecision(NamedTuple):
     name: str
     options: tuple[str, ...]
+    questions: frozenset[str]
     # Unit and id of each participant who has answered it.
     answered_by: frozenset[tuple[str, str]]
 
@@ -255,7 +231,13 @@ class _DecisionPair(NamedTuple):
         return min(len(self.first.answered_by), len(self.second.answered_by))
 
     @property
-    def is_one_question(self) -> bool:
+    def is_of_different_participants(self) -> bool:
+        """True if both decisions have answers, but no participant has answered both."""
+        first, second = self.first.answered_by, self.second.answered_by
+        return bool(first and second) and first.isdisjoint(second)
+
+    @property
+    def has_one_name(self) -> bool:
         """True if both decisions have one name."""
         return self.first.name == self.second.name
 
@@ -267,7 +249,7 @@ def _select_before_and_after(pairs: Sequence[_DecisionPair]) -> _DecisionPair:
         key=lambda pair: (
             len(pair.first.answered_by & pair.second.answered_by),
             pair.answers,
-            pair.is_one_question,
+            pair.has_one_name,
         ),
     )
 
@@ -278,19 +260,22 @@ def _select_frequent(pairs: Sequence[_DecisionPair]) -> _DecisionPair:
     most = max(pair.answers for pair in pairs)
     return max(
         pairs,
-        key=lambda pair: (pair.is_one_question and 2 * pair.answers >= most, pair.answers),
+        key=lambda pair: (pair.has_one_name and 2 * pair.answers >= most, pair.answers),
     )
 
 
 def _list_decisions(
-    made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
+    made: pl.DataFrame,
+    group: tuple[str, str],
+    options: Mapping[str, tuple[str, ...]],
+    question_of: QuestionOf,
 ) -> list[_NamedDecision]:
     # The most frequent decision first.
     rows = made.filter(condition=group[0], moment=group[1])
     named = (
         count_decisions(rows)
         .group_by("question", maintain_order=True)
-        .agg(pl.len(), pl.col("decision_address").first())
+        .agg(pl.len(), pl.col("decision_address"))
     )
     ordered = named.sort("len", descending=True, maintain_order=True)
     is_answered = pl.col("value").is_not_null() | pl.col("number").is_not_null()
@@ -299,8 +284,13 @@ def _list_decisions(
     for name, *participant in answered.iter_rows():
         answered_by.setdefault(name, set()).add(tuple(participant))
     return [
-        _NamedDecision(name, options.get(address, ()), frozenset(answered_by.get(name, ())))
-        for name, _, address in ordered.iter_rows()
+        _NamedDecision(
+            name,
+            options.get(addresses[0], ()),
+            frozenset(question_of(name, address) for address in addresses),
+            frozenset(answered_by.get(name, ())),
+        )
+        for name, _, addresses in ordered.iter_rows()
     ]
 
 
@@ -480,12 +470,6 @@ def _describe_undecided(p_values: Sequence[float]) -> Sentence:
     return join_sentences(
         (word("control", case, number=number) for case, number in cases.items() if number), ", "
     )
-
-
-def from_session_run_again() -> pl.Expr:
-    """Return the filter that keeps answers from sessions that were run again."""
-    # Such an address begins with the scope of the control, and others with that of a decision.
-    return pl.col("address").str.starts_with(decision_scope(""))
 
 
 def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import ControlSettings
-from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf, name_as_question
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.errors import StorageError
 from folkmoot.kit.controls.asking import ControlsConfig
@@ -113,6 +113,7 @@ def control_findings(run: RunFolder, study: Study | None = None) -> list[Finding
         read_attributes(run),
         study.decision_design,
         _conditions_in_order(run, study),
+        question_of=study.decision_design.questions(run),
     )
 
 
@@ -141,6 +142,8 @@ def findings_in(
     attributes: pl.DataFrame | None = None,
     design: DecisionDesign | None = None,
     conditions: Sequence[str] = (),
+    *,
+    question_of: QuestionOf = name_as_question,
 ) -> list[Finding]:
     """Return the findings of a table of answers to control questions.
 
@@ -149,11 +152,12 @@ def findings_in(
     - `attributes`: the stated attributes of the participants, or None.
     - `design`: what the study type declares about its decisions, or None for the defaults.
     - `conditions`: the conditions in the order of the study.
+    - `question_of`: returns the question of a decision, see `DecisionDesign.questions`.
     """
     # The options have one order for all participants.
     design = design or DecisionDesign()
     table = with_independent_units(with_roles(table), design.independent_unit)
-    contrasts = decision_contrasts(table, options, conditions)
+    contrasts = decision_contrasts(table, options, conditions, question_of)
     # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)
     drifts, drift_findings = _drift_findings(table, effects, margins, conditions)

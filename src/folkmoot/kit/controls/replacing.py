@@ -20,7 +20,15 @@ from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.settings.controls import Language
 from folkmoot.files import packaged_yaml
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
-from folkmoot.kit.controls.tables import NAMES, NO_PERSONA, ORDER, REPLACING, RETEST
+from folkmoot.kit.controls.respondent import decision_scope
+from folkmoot.kit.controls.tables import (
+    NAMES,
+    NO_PERSONA,
+    ORDER,
+    REPLACING,
+    RETEST,
+    count_decisions,
+)
 from folkmoot.kit.exposure import ExposureRow, find_writers
 from folkmoot.provenance import (
     Replacement,
@@ -566,3 +574,51 @@ def _endless(sentences: Sequence[str], start: int) -> Iterator[str]:
     while True:
         yield sentences[start % len(sentences)]
         start += 1
+
+
+class ReplacedFor(NamedTuple):
+    """How many answers were given after texts had been replaced, in two counts.
+
+    `alone` counts answers for which the texts of one participant were replaced. `session` counts
+    answers for which the texts of all participants of a session were replaced.
+    """
+
+    # Only those of the participant.
+    alone: int = 0
+    # Those of all participants of the session, which was run again.
+    session: int = 0
+
+    def plus(self, other: ReplacedFor) -> ReplacedFor:
+        """Return these counts with the counts of `other` added."""
+        return ReplacedFor(self.alone + other.alone, self.session + other.session)
+
+    @property
+    def says(self) -> str:
+        """The counts in words: for whom texts were replaced."""
+        if not self.session:
+            return "one participant" if self.alone else ""
+        if not self.alone:
+            return "all of a session"
+        answers = self.alone + self.session
+        return f"all of a session in {self.session:,} of {answers:,} answers"
+
+    def name_version(self, control: str) -> str:
+        """Return the name of a control.
+
+        If texts of whole sessions were replaced, a remark in brackets says so.
+        """
+        # Texts of one participant are the usual case, which needs no word.
+        return f"{NAMES[control]} ({self.says})" if self.session else NAMES[control]
+
+
+def count_replaced(rows: pl.DataFrame) -> ReplacedFor:
+    """Return how many decisions in `rows` were answered with replaced texts."""
+    decided = count_decisions(rows.filter(pl.col("missing").is_null(), pl.col("control") != RETEST))
+    session = decided.filter(from_session_run_again()).height
+    return ReplacedFor(decided.height - session, session)
+
+
+def from_session_run_again() -> pl.Expr:
+    """Return the filter that keeps answers from sessions that were run again."""
+    # Such an address begins with the scope of the control, and others with that of a decision.
+    return pl.col("address").str.starts_with(decision_scope(""))

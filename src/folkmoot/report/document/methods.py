@@ -16,8 +16,8 @@ import polars as pl
 from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
-from folkmoot.kit.controls.effects import from_session_run_again
 from folkmoot.kit.controls.findings import with_roles
+from folkmoot.kit.controls.replacing import from_session_run_again
 from folkmoot.kit.controls.tables import (
     ANSWER_KEYS,
     AS_DESIGNED,

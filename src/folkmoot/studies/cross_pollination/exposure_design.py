@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf
 from folkmoot.kit.exposure import DECISIONS_AT_ONCE, Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
@@ -116,6 +116,13 @@ def _kinds_of_all_conditions(config: CrossPollinationConfig) -> list[str]:
     return [SUMMARIES] if len(designs) > 1 and all(each.summaries for each in designs) else []
 
 
+def _questions(_run: RunFolder) -> QuestionOf:
+    # All of them are votes.
+    return lambda _name, _address: "vote"
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source, own="")
 # The prompt of the delayed vote has no text of a treatment.
-DECISION_DESIGN = DecisionDesign(apart={THIRD: "delayed"}, alike=_kinds_of_all_conditions)
+DECISION_DESIGN = DecisionDesign(
+    apart={THIRD: "delayed"}, alike=_kinds_of_all_conditions, questions=_questions
+)

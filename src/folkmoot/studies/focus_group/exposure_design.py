@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf
 from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.kit.retest import RETEST
 from folkmoot.provenance import Source, cell_id
@@ -119,6 +119,12 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         )
 
 
+def _questions(_run: RunFolder) -> QuestionOf:
+    # The opinion or the intent.
+    # The rest of the name says when it was asked.
+    return lambda name, _address: name.split()[0]
+
+
 def _name_decision(question: str, when: str) -> str:
     return f"{question.replace('_', ' ')} {when}"
 
@@ -126,5 +132,6 @@ def _name_decision(question: str, when: str) -> str:
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
 # The treatment of a focus group is the discussion, so the last decision after it is the final one.
 DECISION_DESIGN = DecisionDesign(
-    apart={_name_decision(question, ALONE): ALONE for question in ASKED}
+    apart={_name_decision(question, ALONE): ALONE for question in ASKED},
+    questions=_questions,
 )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
-from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf
 from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
@@ -120,6 +120,11 @@ def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
     return {(group, topic): set(words.split("; ")) for group, topic, words in columns}
 
 
+def _questions(_run: RunFolder) -> QuestionOf:
+    # A ballot on another topic is another question. Each topic has its own options.
+    return lambda name, address: " ".join([name, *(set(TOPICS) & {*address.split("/")})])
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
 # Members state their preferences once, before the mediation, and all conditions use them.
-DECISION_DESIGN = DecisionDesign(alike=lambda _config: (PREFERENCES,))
+DECISION_DESIGN = DecisionDesign(alike=lambda _config: (PREFERENCES,), questions=_questions)

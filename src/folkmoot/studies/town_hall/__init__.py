@@ -27,7 +27,7 @@ from folkmoot.studies.town_hall.config import (
     declare_claims,
     name_conditions,
 )
-from folkmoot.studies.town_hall.exposure_design import EXPOSURE
+from folkmoot.studies.town_hall.exposure_design import DECISION_DESIGN, EXPOSURE
 from folkmoot.studies.town_hall.files import derived_files
 from folkmoot.studies.town_hall.findings import compute_findings
 from folkmoot.studies.town_hall.measures import (
@@ -92,6 +92,7 @@ STUDY: Study[TownHallConfig] = Study(
     tables=(*TABLES, ExposureRow),
     compared_tables=("discussions",),
     derived_tables=derived_rows,
+    decision_design=DECISION_DESIGN,
     unusable_reason=unusable_reason,
     template_files=template_files,
     respondent_part=PART,

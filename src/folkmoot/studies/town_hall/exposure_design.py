@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf
 from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
@@ -215,4 +216,10 @@ def _utterance_ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> lis
     return [row["utterance_id"] for row in rows]
 
 
+def _questions(_run: RunFolder) -> QuestionOf:
+    # Satisfaction is asked twice.
+    return lambda name, _address: name.removesuffix(" before").removesuffix(" after")
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
+DECISION_DESIGN = DecisionDesign(questions=_questions)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf
 from folkmoot.kit.exposure import Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.config import SPECIAL_ROLES, Workbook, WorkbookConfig
+from folkmoot.studies.workbook.config import SPECIAL_ROLES, Workbook, WorkbookConfig, measures_of
 from folkmoot.studies.workbook.language.placeholders import names_in
 
 TREATMENT, OTHERS, QUESTIONS = "treatment", "others' words", "questions"
+# A sentence that ends in a question mark, and a number.
+_QUESTION, _NUMBER = re.compile(r"[^.!?？\n]+[?？]"), re.compile(r"\d+")
 # The ids of treatments start with this.
 TREATMENTS = "treatments.description/"
 # A row of `utterances`.
@@ -132,5 +135,27 @@ def _session_of_unit(unit: str) -> str:
     return unit.rpartition("/")[2]
 
 
+def _questions(run: RunFolder) -> QuestionOf:
+    # Rounds of a measure are one question if the column `measure` says so, or if their questions
+    # differ in numbers alone. Names such as `q1` and `q2` may belong to different questions.
+    book = run.read_settings(WorkbookConfig).workbook
+    measures = measures_of([(task.var_name, False) for task in book.tasks], book)
+    rounds = {name: measure.name for measure in measures for name in measure.variable_names}
+    questions = {
+        f"task {task.task_id}": rounds[task.var_name]
+        + ("" if task.measure else f": {_question_in(task.llm_text)}")
+        for task in book.tasks
+    }
+    return lambda name, _address: questions.get(name, name)
+
+
+def _question_in(text: str | Mapping[str, str]) -> str:
+    # The sentences that ask something, because a round often begins with the result of the last
+    # one. The whole text if it asks nothing.
+    whole = text if isinstance(text, str) else "\n".join(text.values())
+    asked = " ".join(_QUESTION.findall(whole)) or whole
+    return " ".join(_NUMBER.sub(" ", asked).casefold().split())
+
+
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
-DECISION_DESIGN = DecisionDesign(independent_unit=_session_of_unit)
+DECISION_DESIGN = DecisionDesign(independent_unit=_session_of_unit, questions=_questions)
