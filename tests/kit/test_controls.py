@@ -22,6 +22,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
 from folkmoot.engine.seats.withdrawal import withdraw_texts
+from folkmoot.engine.session.run_totals import describe_later_spending, spent_below, spent_in
 from folkmoot.engine.settings.controls import shipped_questions
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import BudgetReachedError, DriftError, InputError
@@ -361,12 +362,21 @@ def test_a_withdrawal_deletes_controls_and_they_can_run_again(tmp_path: Path) ->
         seat_host=build_seat_host(answer),
     ).folder
     run_controls(run, {"participants": 2}, RunOptions())
+    own, spent = spent_in([run.path]), spent_below(run.path)
     (seat,) = read_seats(run.path)
     withdraw_texts(run, find_personal_texts(run, seat), "Ann")
     assert not (run.path / CONTROLS).exists() and control_findings(run) == []
+    # The calls of the deleted controls were paid, so they count on.
+    deleted = spent.calls - own.calls
+    assert deleted > 0 and spent_below(run.path) == spent_in([run.path]) == spent
+    assert f"({deleted} calls), with those that a withdrawal deleted. In total: " in (
+        describe_later_spending(run.path)
+    )
     result = CliRunner().invoke(app, ["verify", str(run.path)])
     assert "difference" not in result.output and "controls is gone" not in result.output
-    assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
+    again = run_controls(run, {"participants": 2}, RunOptions())
+    assert again.has_table("control_answers")
+    assert spent_below(run.path).calls == spent.calls + spent_in([again.path]).calls
 
 
 def test_an_invalid_question_is_reported_before_the_controls_start(sound_run: Path) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from folkmoot.errors import BudgetReachedError, FolkmootError, InputError
 from folkmoot.measures.inference.estimates import format_count
@@ -91,6 +91,12 @@ class Spent(NamedTuple):
     def total(self) -> Amount:
         """The calls and the USD that count against a budget."""
         return Amount(self.calls, self.usd).add_amount(self.possible)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Spent:
+        """Return the spending whose fields (`_asdict`) were written as JSON."""
+        amounts = {name: Amount(*fields[name]) for name in ("broken", "possible")}
+        return cls(**{**fields, **amounts, "unpriced": tuple(fields["unpriced"])})
 
     def require_known_cost(self, budget_usd: float | None) -> None:
         """Raise InputError for a budget in USD if the cost of some calls is unknown.

@@ -29,6 +29,7 @@ from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.limits.budget import Spent
 from folkmoot.engine.seats.personal_texts import (
     QUOTATION,
     PersonalTexts,
@@ -85,6 +86,8 @@ ANSWER_CELLS = (*WITHDRAWN_CELLS, "options")
 # Files that are deleted, because they can be made again from the run. The requests and replies of
 # controls and later codings quote the human.
 DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS, CODINGS)
+# The key of an amendment for what the deleted controls and codings have spent.
+DELETED_SPENDING = "deleted_spending"
 
 
 def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -> None:
@@ -128,6 +131,8 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
             for name in run.manifest.get("hashes", {})
             if run.has_file(name)
         },
+        # Their journals are deleted, so what was paid for them is recorded here.
+        DELETED_SPENDING: _spent_on_deleted_files(run.path)._asdict(),
     }
     append_amendments(prepared, [Amendment(AMENDMENT_KIND, requested_by, utc_timestamp(), data)])
     prepared.rename(run.path / STAGING_FOLDER)
@@ -164,6 +169,29 @@ def finish_withdrawal(run: Path) -> bool:
             path.replace(target)
     shutil.rmtree(staged)
     return True
+
+
+def _spent_on_deleted_files(run: Path) -> Spent:
+    spent = Spent()
+    for path in (path for name in (CONTROLS, CODINGS) for path in (run / name).rglob(JOURNAL)):
+        # A process that was killed when it created the journal leaves an empty file.
+        if path.stat().st_size:
+            with closing(JournalReader(path)) as journal:
+                spent = spent.add_spending(journal.spent())
+    return spent
+
+
+def spent_before_withdrawals(run: Path) -> Spent:
+    """Return what the controls and codings that withdrawals deleted have spent.
+
+    Raises StorageError if the amendments of the run were edited by hand.
+    """
+    spent = Spent()
+    # The runs of earlier versions lack the key.
+    for amendment in read_withdrawals(run):
+        if DELETED_SPENDING in amendment.data:
+            spent = spent.add_spending(Spent.from_json(amendment.data[DELETED_SPENDING]))
+    return spent
 
 
 def process_pending_withdrawals(run: RunFolder) -> None:

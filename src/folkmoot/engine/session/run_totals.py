@@ -7,6 +7,7 @@ from pathlib import Path
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.budget import Spent
+from folkmoot.engine.seats.withdrawal import spent_before_withdrawals
 from folkmoot.engine.session.folder_access import is_held
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.measures.inference.estimates import format_count, format_dollars
@@ -82,10 +83,15 @@ def describe_later_spending(folder: Path) -> str:
     """
     # The manifest of the run was sealed before they were asked, so its sums leave them out.
     later = _spent_by(path for path in folder.rglob(JOURNAL) if path.parent != folder)
+    deleted = spent_before_withdrawals(folder)
+    later = later.add_spending(deleted)
     if not (later.calls or describe_uncertain_calls(later)):
         return ""
+    included = ", with those that a withdrawal deleted" if deleted.calls else ""
     total = describe_spending(spent_below(folder))
-    return f"Controls and codings of the run: {describe_spending(later)}. In total: {total}."
+    return (
+        f"Controls and codings of the run: {describe_spending(later)}{included}. In total: {total}."
+    )
 
 
 def describe_uncertain_calls(spent: Spent) -> str:
@@ -117,12 +123,15 @@ def _spent_by(journals: Iterable[Path]) -> Spent:
 def spent_in(folders: Iterable[Path]) -> Spent:
     """Return what the runs in these folders have spent together.
 
-    Folders without a journal are left out, because their runs have made no call.
+    Folders without a journal are left out, because their runs have made no call. Controls and
+    codings that a withdrawal deleted are included.
     """
     total = Spent()
-    for path in (folder / JOURNAL for folder in folders):
+    for folder in folders:
+        path = folder / JOURNAL
         # A process that was killed when it created the journal leaves an empty file.
         if path.exists() and path.stat().st_size:
             with JournalReader(path) as journal:
                 total = total.add_spending(journal.spent())
+            total = total.add_spending(spent_before_withdrawals(folder))
     return total
