@@ -656,3 +656,96 @@ def test_an_effect_of_few_units_is_not_called_absent(halls: int, why: str) -> No
         "Whether an effect comes from the length of the texts is not known in 2 of 2 contrasts, "
         f"because shares of answers do not establish an effect as designed there ({why})."
     )
+
+
+def test_a_question_that_few_answered_is_judged_by_them() -> None:
+    """Twelve on each side name their hand, and only three of B a number of languages."""
+    answers = make_votes("AB") + [
+        answer
+        for condition in "AB"
+        for number, participant in enumerate(list_participants(condition, 12))
+        for answer in (
+            make_answer(NEGATIVE, participant, "right", question="hand"),
+            make_answer(NEGATIVE, participant, float(condition == "B"), question="languages"),
+        )
+        if condition == "A" or number < 3 or answer["question"] == "hand"
+    ]
+    margins = {"hand": 0.5, "languages": 0.5}
+    rows = read_rows(compute_findings(answers, margins), "negative_controls")
+    # Constants that differ have no finite difference in standard deviations.
+    found = [
+        (row["question"], row["units"], row["distance"], row["p"], row["equal"]) for row in rows
+    ]
+    assert found == [("hand", 12, 0, 1, "yes"), ("languages", 3, None, None, "not known")]
+
+
+@pytest.mark.parametrize(("halls", "equal"), [(5, "not known"), (6, "no")])
+def test_constants_that_differ_are_unequal_only_if_a_test_shows_it(halls: int, equal: str) -> None:
+    """All halls answer 0 before and 1 after. With five halls, p is at least 2 in 32."""
+    answers = [
+        make_answer(control, f"A{hall}", value, question=question, moment=moment, expected="yes")
+        for hall in range(halls)
+        for moment in ("first", "final")
+        for control, question, value in (
+            (AS_DESIGNED, "vote", "yes"),
+            (NEGATIVE, "languages", float(moment == "final")),
+        )
+    ]
+    (row,) = read_rows(compute_findings(answers, {"languages": 0.5}), "negative_controls")
+    assert row["p"] == 2 / 2**halls
+    assert (row["units"], row["equal"]) == (halls, equal)
+
+
+def test_each_role_has_its_own_share_of_equal_decisions() -> None:
+    answers = [
+        make_answer(RETEST, participant, "yes" if role == "participant" else "no", expected="yes")
+        | {"role": role}
+        for role in ("participant", "mediator")
+        for participant in list_participants("A", 20)
+    ]
+    findings = compute_findings([*make_votes("A"), *answers])
+    assert read_statement(findings, "reliability") == (
+        "Vote: 100 % (84 to 100 %) the same; mediator, vote: 0 % (0 to 16 %) the same."
+    )
+
+
+def test_an_effect_of_few_units_beside_drift_of_more_is_called_an_illustration() -> None:
+    """Twelve on each side answer the control questions, and three of B decide."""
+    answers = [
+        make_answer(NEGATIVE, participant, "right", question="hand")
+        for condition in "AB"
+        for participant in list_participants(condition, 12)
+    ] + [
+        make_answer(control, participant, "yes", expected="yes")
+        for condition, size in (("A", 12), ("B", 3))
+        for participant in list_participants(condition, size)
+        for control in (AS_DESIGNED, ORDER)
+    ]
+    findings = compute_findings(answers)
+    finding = next(each for each in findings if each.key == "where_the_effect_comes_from")
+    assert not finding.illustrates
+    assert finding.says.count("an illustration of 3 participants") == 2
+
+
+def test_a_grid_names_changes_from_few_units() -> None:
+    def list_cell_findings(size: int) -> list[Finding]:
+        return compute_findings(
+            make_votes("AB")
+            + [
+                make_answer(NEGATIVE, participant, condition, question="hand")
+                for condition in "AB"
+                for participant in list_participants(condition, size)
+            ]
+        )
+
+    def compare(*sizes: int) -> Finding:
+        cells = ((f"cell {size}", list_cell_findings(size)) for size in sizes)
+        finding = effect_and_drift_over_cells(cells)
+        assert finding is not None
+        return finding
+
+    assert "illustration" not in compare(20, 10).says
+    finding = compare(20, 4)
+    assert finding.says.endswith("drift 100 % to 100 % (an illustration of 4 participants).")
+    units = finding.grid.cells_of("units")
+    assert units == [20, 4]

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,9 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_
 from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.session.run_totals import describe_later_spending, spent_below, spent_in
 from folkmoot.engine.settings.controls import shipped_questions
-from folkmoot.engine.study.study import registered_studies
-from folkmoot.errors import BudgetReachedError, DriftError, InputError
+from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf
+from folkmoot.engine.study.study import find_study_of_run, registered_studies
+from folkmoot.errors import BudgetReachedError, DriftError, InputError, StorageError
 from folkmoot.kit.controls import asking, conversations
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.conversations import find_decisions
@@ -127,6 +129,18 @@ def test_contrasts_have_the_order_of_conditions_of_the_study(
         (drift,) = (found for found in control_findings(run) if found.key == "user_drift")
         contrasts = [row["contrast"] for row in read_records(drift)]
         assert contrasts[0] == "Simple voting against Adversarial (ACP)"
+
+
+def test_controls_of_a_run_with_unreadable_settings_are_reported(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
+    run_controls(run, {"participants": 5}, RunOptions())
+
+    def read_settings(_run: RunFolder) -> QuestionOf:
+        raise StorageError("the settings are of another version")
+
+    design = DecisionDesign(questions=read_settings)
+    found = control_findings(run, replace(find_study_of_run(run), decision_design=design))
+    assert [finding.key for finding in found] == [each.key for each in control_findings(run)]
 
 
 @pytest.mark.nightly(part="alarms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 
@@ -141,3 +142,37 @@ def test_exact_p_values_of_numbers_and_of_units_in_one_condition_only() -> None:
     second = ConditionAnswers((7, 8, 7, 8, 9), (0, 1, 2, 3, 5))
     drift = measure_drift([(first, second)], generator(0, ("numbers",)))
     assert drift.questions[0].p == 2 / 2**5
+
+
+def test_a_question_that_few_units_answered_is_not_tested_beside_others() -> None:
+    """Twenty participants on each side answer the first question, and two of B the second."""
+    sides = {side: [f"{side}{i}" for i in range(20)] for side in "AB"}
+    first = tuple(ConditionAnswers(("yes",) * 20, tuple(units)) for units in sides.values())
+    second = (
+        ConditionAnswers((1.0, 3.0) * 10, tuple(sides["A"])),
+        ConditionAnswers((3.0, 5.0), tuple(sides["B"][:2])),
+    )
+    drift = measure_drift([(first[0], first[1]), second], generator(0, ("few",)))
+    assert [question.difference.unit_count for question in drift.questions] == [20, 2]
+    assert drift.questions[0].difference.has_interval
+    few = drift.questions[1]
+    assert math.isnan(few.p) and not few.difference.has_interval
+    # The means are 2 and 4, and the pooled variance is (20 + 2) / 20.
+    assert few.difference.value == pytest.approx(2 / math.sqrt(1.1))
+
+
+def test_an_interval_allows_for_resamples_without_an_answer() -> None:
+    """Five of 40 participants on a side answered, so some resamples have none of them."""
+    sides = {side: tuple(f"{side}{i}" for i in range(40)) for side in "AB"}
+    all_answered = [ConditionAnswers(("yes",) * 40, units) for units in sides.values()]
+    few_answered = [
+        ConditionAnswers((answer,) * 4 + ("both",), units[:5])
+        for answer, units in zip(("left", "right"), sides.values(), strict=True)
+    ]
+    drift = measure_drift(
+        [(all_answered[0], all_answered[1]), (few_answered[0], few_answered[1])],
+        generator(0, ("resamples",)),
+    )
+    estimate = drift.questions[1].difference
+    assert estimate.unit_count == 5 and estimate.p < 0.05
+    assert 0 < estimate.low < 0.8

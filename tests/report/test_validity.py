@@ -230,6 +230,25 @@ def test_a_control_that_asked_nothing_blames_no_refusals(
     assert row.verdict == "not known" and f": its control {advice}" in row.consequence
 
 
+def test_a_control_of_leading_roles_alone_blames_no_list(
+    sound_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(sound_run)
+    run_controls(run, {"negative": False, "participants": 2}, RunOptions())
+    read_table = RunFolder.read_table
+
+    def read_as_moderators(folder: RunFolder, name: str) -> pl.DataFrame:
+        table = read_table(folder, name)
+        is_asked = name == "control_answers"
+        return table.with_columns(role=pl.lit("moderator")) if is_asked else table
+
+    monkeypatch.setattr(RunFolder, "read_table", read_as_moderators)
+    cards = {row.name: row for row in build_validity_card(run, control_findings(run))}
+    assert cards["Reliability (retest)"].consequence.endswith(
+        ": its control was asked, but of no participant."
+    )
+
+
 def test_a_paused_run_asks_the_controls_of_its_study_file_itself(tmp_path: Path) -> None:
     study, out = tmp_path / "study.yaml", tmp_path / "run"
     study.write_text(f"{PILOT}controls: {{retest: false, participants: 2}}\n", "utf-8")

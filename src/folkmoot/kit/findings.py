@@ -174,7 +174,8 @@ def fewest_units(estimates: Iterable[Estimate]) -> int:
     """
     # Each row is judged by its own units. A row of fewer than five is an illustration. It takes no
     # interval from the others, so it does not make the whole finding one.
-    counts = [estimate.unit_count for estimate in estimates if math.isfinite(estimate.value)]
+    # A difference of constants in standard deviations is infinite, and known.
+    counts = [estimate.unit_count for estimate in estimates if not math.isnan(estimate.value)]
     enough = [count for count in counts if count >= FEWEST_UNITS]
     return min(enough or counts, default=0)
 

@@ -87,19 +87,19 @@ def measure_drift(
     ]
     named = list(dict.fromkeys([*units[0], *units[1]]))
     tables = [_count_tables(first, second, named) for first, second in questions]
-    counts = min(map(len, units))
+    sizes = _count_sizes(questions)
     observed = np.array(
         [_variation_distances(table[0].sum(0), table[1].sum(0)) for table in tables]
     )
     known = np.isfinite(observed)
-    n = max((len(first.values) + len(second.values) for first, second in questions), default=0)
-    if not known.any() or counts < FEWEST_UNITS:
+    if not known.any() or sizes.units < FEWEST_UNITS:
         value = float(observed[known].mean()) if known.any() else math.nan
         plain = [
-            _question_without_test(question, float(d), counts)
+            _question_without_test(question, float(d))
             for question, d in zip(questions, observed, strict=True)
         ]
-        return Drift(Estimate(value, math.nan, math.nan, n, counts), tuple(plain))
+        nothing = Estimate(value, math.nan, math.nan, sizes.answers, sizes.units)
+        return Drift(nothing, tuple(plain))
     # All questions use the same exchanges and resamples, because the questions of a unit are
     # dependent.
     keep = _exchange_weights(named, units, rng)
@@ -108,22 +108,33 @@ def measure_drift(
     weights = _resample_counts(named, units, rng)
     again = [_share_differences(weights @ table[0], weights @ table[1]) for table in tables]
     value = float(observed[known].mean())
-    sizes = _Sizes(n, counts, min(len(named), 2 * counts))
     mean = _estimate_mean_distance(value, np.nanmean(chance[known], axis=0), tables, again, sizes)
     by_question = (
-        _measure_question(question, named, (keep, weights), (draws, table, drawn), sizes)
+        _measure_question(question, named, (keep, weights), (draws, table, drawn))
         for question, draws, table, drawn in zip(questions, chance, tables, again, strict=True)
     )
     return Drift(mean, tuple(by_question))
 
 
 class _Sizes(NamedTuple):
-    # The numbers of answers, and of independent units in the smaller condition.
+    # The numbers of answers (to the question with the most), and of independent units in the
+    # smaller condition.
     answers: int
     units: int
     # The number of units that can reduce a distance: those of both conditions. Units that are in
     # both conditions count once.
     all_units: int
+
+
+def _count_sizes(questions: Sequence[tuple[ConditionAnswers, ConditionAnswers]]) -> _Sizes:
+    answers = max(
+        (len(first.values) + len(second.values) for first, second in questions), default=0
+    )
+    first, second = (
+        {unit for question in questions for unit in question[arm].units} for arm in (0, 1)
+    )
+    units = min(len(first), len(second))
+    return _Sizes(answers, units, min(len(first | second), 2 * units))
 
 
 def _estimate_mean_distance(
@@ -145,7 +156,7 @@ def _estimate_mean_distance(
     if error == 0 or value > 1 - 1e-12:
         least, most = _bound_unobserved(value, sizes)
         low, high = min(low, least), max(high, most)
-    # Interval and test must agree: the interval excludes zero exactly if the test rejects.
+    # The interval excludes zero only if the test rejects.
     low = max(0.0, low) if p < ALPHA else 0.0
     return Estimate(
         real, low, min(1.0, high), sizes.answers, sizes.units, p, method="exchange of units"
@@ -174,22 +185,20 @@ def _measure_question(
     named: Sequence[Hashable],
     draws: tuple[FloatArray, FloatArray],
     table: tuple[FloatArray, FloatArray, FloatArray],
-    sizes: _Sizes,
 ) -> QuestionDrift:
     # `draws`: how units exchange conditions, and how they are drawn again. `table`: the distances
     # after each exchange, the counts of answers, and the differences of shares in each resample.
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
-    if not math.isfinite(distance):
-        return _question_without_test(question, distance, sizes.units)
-    sizes = sizes._replace(answers=sum(len(arm.values) for arm in question))
+    # Some units may lack an answer to this question, so it is judged by those that have one.
+    sizes = _count_sizes([question])
+    if not math.isfinite(distance) or sizes.units < FEWEST_UNITS:
+        return _question_without_test(question, distance)
     own = _estimate_mean_distance(distance, chance, [counts], [again], sizes)
     if not _is_numeric(question):
         return QuestionDrift(distance, own.p, own, is_numeric=False)
     moments = _moments_by_unit(question, named)
     value = float(_standardised_difference(moments[0].sum(0), moments[1].sum(0)))
-    if math.isnan(value):
-        return _question_without_test(question, value, sizes.units)
     swapped = _standardised_difference(*_swap(moments, keep))
     p = _share_as_large(np.abs(swapped), abs(value))
     drawn = _standardised_difference(weights @ moments[0], weights @ moments[1])
@@ -214,11 +223,15 @@ def _measure_question(
 
 
 def _question_without_test(
-    question: tuple[ConditionAnswers, ConditionAnswers], distance: float, units: int
+    question: tuple[ConditionAnswers, ConditionAnswers], distance: float
 ) -> QuestionDrift:
-    n = sum(len(arm.values) for arm in question)
-    nothing = Estimate(distance, math.nan, math.nan, n, units)
-    return QuestionDrift(distance, math.nan, nothing, is_numeric=_is_numeric(question))
+    value, is_numeric = distance, _is_numeric(question)
+    if is_numeric:
+        moments = _moments_by_unit(question, [*{unit for arm in question for unit in arm.units}])
+        value = float(_standardised_difference(moments[0].sum(0), moments[1].sum(0)))
+    sizes = _count_sizes([question])
+    nothing = Estimate(value, math.nan, math.nan, sizes.answers, sizes.units)
+    return QuestionDrift(distance, math.nan, nothing, is_numeric=is_numeric)
 
 
 def _is_numeric(question: tuple[ConditionAnswers, ConditionAnswers]) -> bool:
@@ -312,7 +325,10 @@ def _beyond_sampling(
     # The squared differences of a resample contain the sampling variance twice: once from the
     # sample, once from resampling. So the standard error subtracts it twice.
     drawn = np.nansum([(again[i] ** 2).sum(axis=-1) for i in usable], axis=0)
-    distances = np.nanmean([np.abs(again[i]).sum(axis=-1) / 2 for i in usable], axis=0)
+    each = np.array([np.abs(again[i]).sum(axis=-1) / 2 for i in usable])
+    # A resample may have only units without an answer.
+    has_answers = np.isfinite(each).any(axis=0)
+    drawn, distances = drawn[has_answers], np.nanmean(each[:, has_answers], axis=0)
     parts = np.sqrt(np.clip(1 - 2 * sampling / np.maximum(drawn, 1e-12), 0, 1))
     error = float((distances * parts).std(ddof=1))
     return value * math.sqrt(max(0.0, 1 - sampling / squares)), error

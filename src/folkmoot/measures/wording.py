@@ -378,6 +378,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "effect not tested": "too few units for a test in {number}",
         "across": "Against {first}: {changes}.",
         "across, one": "{contrast}, {specification}: {changes}",
+        "across, few": "{contrast}, {specification}: {changes} ({few})",
         "change": "{what} {before} to {after}",
         "variance": "{decision}: {share} of the variance lies between participants.",
         "variance, attributes": "{decision}: {share} of the variance lies between participants; of "
@@ -479,6 +480,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "ask later": "to know it, run {command} once the run has finished",
         "too few": "its control was asked, and too few replies are answers (refusals and replies "
         "that could not be read are under “Who was asked”)",
+        "leading roles only": "its control was asked, but of no participant",
         "nothing to reverse": "its control found no list that it could reverse in the prompts of "
         "these decisions",
         "not asked again": "its control could not ask these decisions again, and the column "

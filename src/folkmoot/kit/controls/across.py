@@ -11,7 +11,12 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.kit.controls.effects import SECTION
 from folkmoot.kit.controls.findings import USER_DRIFT
 from folkmoot.kit.controls.tables import name_role
-from folkmoot.measures.inference.estimates import difference_or_none, format_percent
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    difference_or_none,
+    format_count,
+    format_percent,
+)
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
@@ -24,6 +29,8 @@ class _Pair(NamedTuple):
     # (user drift) is a difference in answers that the treatment should not affect.
     effect: float | None
     drift: float | None
+    # The number of independent units behind the side effect, or None.
+    units: int | None = None
 
 
 def effect_and_drift_over_cells(
@@ -39,12 +46,17 @@ def effect_and_drift_over_cells(
     found: dict[str, dict[_Key, list[_Pair]]] = {}
     # The name of each contrast, from the first run that has it.
     names: dict[_Key, str] = {}
+    unit = ""
     for specification, findings in cells:
         # Effect and drift of a contrast are in the same row of the drift finding.
         drift = next((finding for finding in findings if finding.key == USER_DRIFT), None)
-        for row in drift.grid.rows if drift is not None else ():
-            own = dict(zip(drift.grid.columns, row, strict=True)) if drift is not None else {}
-            pair = _Pair(_number(own["effect_share"]), _number(own["drift_share"]))
+        if drift is None:
+            continue
+        unit = unit or drift.unit
+        for row in drift.grid.rows:
+            own = dict(zip(drift.grid.columns, row, strict=True))
+            units = int(_number(own["units"]) or 0) or None
+            pair = _Pair(_number(own["effect_share"]), _number(own["drift_share"]), units)
             by_contrast = found.setdefault(specification, {})
             # Repeats share a specification, so each contrast has a list of pairs.
             key = _key_of(own)
@@ -63,7 +75,7 @@ def effect_and_drift_over_cells(
             if key in found[name]:
                 pair = _mean(found[name][key])
                 rows.append(_row(contrast, name, pair, reference))
-                said.append(_in_words(contrast, name, pair, reference))
+                said.append(_in_words(contrast, name, pair, reference, unit))
     return Finding(
         "effect_and_drift",
         "Effect and user drift in each specification",
@@ -71,7 +83,9 @@ def effect_and_drift_over_cells(
         ResultTable.from_records(
             rows,
             "Total variation of the decision and mean total variation of the negative controls, "
-            "both beyond chance; means over repeats. Changes are against the first specification.",
+            "both beyond chance; means over repeats. Changes are against the first specification. "
+            "Units: the independent units of the repeat with the fewest. A row of fewer than "
+            f"{FEWEST_UNITS} is an illustration.",
         ),
         notes=(
             "A negative control that is stated for all personas can hardly drift any more. Whether "
@@ -100,10 +114,11 @@ def _row(
         "drift_share": pair.drift,
         "effect_change": difference_or_none(pair.effect, changes.effect),
         "drift_change": difference_or_none(pair.drift, changes.drift),
+        "units": pair.units,
     }
 
 
-def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair) -> Sentence:
+def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair, unit: str) -> Sentence:
     changes = [
         word(
             "control",
@@ -121,14 +136,25 @@ def _in_words(contrast: str, name: str, pair: _Pair, reference: _Pair) -> Senten
     where = {"contrast": contrast, "specification": name}
     if not changes:
         return word("refusal", "change not known", **where)
-    return word("control", "across, one", changes=join_sentences(changes, ", "), **where)
+    said = {"changes": join_sentences(changes, ", "), **where}
+    # Both sides of a change need enough units.
+    fewest = min((each.units for each in (pair, reference) if each.units), default=FEWEST_UNITS)
+    if fewest >= FEWEST_UNITS:
+        return word("control", "across, one", **said)
+    few = word("description", "few units", units=format_count(fewest, unit))
+    return word("control", "across, few", few=few, **said)
 
 
 def _mean(pairs: Sequence[_Pair]) -> _Pair:
-    known = [
-        [value for value in column if value is not None] for column in zip(*pairs, strict=True)
-    ]
-    return _Pair(*(math.fsum(values) / len(values) if values else None for values in known))
+    effects, drifts = (
+        [value for value in values if value is not None]
+        for values in ([pair.effect for pair in pairs], [pair.drift for pair in pairs])
+    )
+    return _Pair(
+        math.fsum(effects) / len(effects) if effects else None,
+        math.fsum(drifts) / len(drifts) if drifts else None,
+        min((pair.units for pair in pairs if pair.units), default=None),
+    )
 
 
 def _number(cell: TableCell) -> float | None:

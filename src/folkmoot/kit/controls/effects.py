@@ -402,7 +402,7 @@ def effects_finding(
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        _describe_effects(effects, undecided, decisions, unit_name(table)),
+        _describe_effects(effects, undecided, decisions, unit_name(table), [*lines.values()]),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
@@ -512,9 +512,9 @@ def _describe_effects(
     undecided: Sequence[float],
     decisions: Mapping[Contrast, tuple[str, str]],
     unit: str,
+    all_rows: Sequence[Estimate],
 ) -> Sentence:
     clauses = []
-    measured = [effect.estimate for versions in effects.values() for effect in versions.values()]
     for contrast, versions in effects.items():
         if len(versions) > 1:
             parts = (
@@ -524,7 +524,7 @@ def _describe_effects(
                     version=effect.replaced.name_version(name),
                     # A distance is a difference of shares and has no sign.
                     share=format_points(
-                        effect.estimate, name_few_units(effect.estimate, measured, unit)
+                        effect.estimate, name_few_units(effect.estimate, all_rows, unit)
                     ).replace("+", ""),
                     changed=None if effect.changed is None else format_percent(effect.changed),
                 )

@@ -61,6 +61,7 @@ from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import ConditionAnswers, Drift, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
+    ALPHA,
     Estimate,
     finite_or_none,
     format_count,
@@ -113,15 +114,23 @@ def control_findings(run: RunFolder, study: Study | None = None) -> list[Finding
         read_attributes(run),
         study.decision_design,
         _conditions_in_order(run, study),
-        question_of=study.decision_design.questions(run),
+        question_of=_questions_of(run, study),
     )
+
+
+def _questions_of(run: RunFolder, study: Study) -> QuestionOf:
+    try:
+        return study.decision_design.questions(run)
+    # The settings are of a version that the present one cannot read.
+    except StorageError:
+        return name_as_question
 
 
 def _conditions_in_order(run: RunFolder, study: Study) -> list[str]:
     # The conditions as the study declares them.
     try:
         by_column = study.conditions(run.read_settings(study.config))
-    # The settings are of a version that the present one cannot read.
+    # As above.
     except StorageError:
         return []
     return list(dict.fromkeys(condition for column in by_column.values() for condition in column))
@@ -372,7 +381,7 @@ def _question_finding(
                 low = -margin if question.is_numeric else -math.inf
                 verdict = Margin(low, margin).judge_interval(question.difference)
                 # Answers that are equal within each condition and differ between them.
-                if math.isinf(question.difference.value):
+                if math.isinf(question.difference.value) and question.p < ALPHA:
                     verdict = FAILED
             rows.append(
                 {
@@ -549,7 +558,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         # beyond chance corrects for that.
         agreement = agreement_with_oneself(list(repeats)) if hits else same
         verdict = LEAST_RELIABLE.judge_interval(same)
-        verdicts.append((str(decision), same, verdict))
+        verdicts.append((f"{name_role(str(role))}{decision}", same, verdict))
         rows.append(
             {
                 "decision": str(decision),

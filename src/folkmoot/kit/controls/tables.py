@@ -23,10 +23,6 @@ NO_PERSONA, SAME_LENGTH, ORDER = "no_persona", "same_length", "order"
 AS_DESIGNED = "as_designed"
 REPLACING = (NO_PERSONA, SAME_LENGTH, ORDER)
 
-# The columns that tell apart decisions and control answers. A form has a row for each closed field.
-_DECISION_KEYS = ["control", "moment", "condition", "unit", "participant_id", "decision_address"]
-ANSWER_KEYS = [*_DECISION_KEYS, "question"]
-
 # The names of the controls in findings and messages.
 NAMES = {
     AS_DESIGNED: "as designed",

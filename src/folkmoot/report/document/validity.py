@@ -465,6 +465,8 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Senten
     if asked is None:
         return word("advice", "ask" if run.is_finished else "ask later", command=ASK_ALL)
     if control in asked:
+        if not asked[control]:
+            return word("advice", "leading roles only")
         # Without a call there is no reply that could be a refusal.
         if asked[control] <= {UNCHANGED}:
             return word("advice", "nothing to reverse")
