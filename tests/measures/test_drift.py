@@ -176,3 +176,18 @@ def test_an_interval_allows_for_resamples_without_an_answer() -> None:
     estimate = drift.questions[1].difference
     assert estimate.unit_count == 5 and estimate.p < 0.05
     assert 0 < estimate.low < 0.8
+
+
+@pytest.mark.parametrize(("units", "is_shown"), [(5, False), (6, True)])
+def test_numbers_of_few_units_differ_only_if_the_test_rejects(units: int, is_shown: bool) -> None:
+    """All units give 3 or 4 in place of 1 or 2. With five units, p is at least 2 in 32."""
+    names = tuple(range(units))
+    before = tuple(float(1 + unit % 2) for unit in names)
+    after = tuple(value + 2 for value in before)
+    drift = measure_drift(
+        [(ConditionAnswers(before, names), ConditionAnswers(after, names))],
+        generator(0, ("few numbers",)),
+    )
+    difference = drift.questions[0].difference
+    assert difference.p == 2 / 2**units
+    assert difference.has_interval and difference.excludes_zero == is_shown

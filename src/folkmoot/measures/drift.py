@@ -216,6 +216,9 @@ def _measure_question(
             else math.nan
         )
     low, high = value - reach, value + reach
+    # The interval excludes zero only if the test rejects. With few units it is too narrow.
+    if p >= ALPHA:
+        low, high = min(low, 0.0), max(high, 0.0)
     difference = Estimate(
         value, low, high, sizes.answers, sizes.units, p, method="exchange of units"
     )
