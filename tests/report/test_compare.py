@@ -18,6 +18,7 @@ from folkmoot.measures.inference.estimates import format_p_value
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.comparison.samples import load_samples
 from folkmoot.storage.findings import Finding, TableCell, column_heading
 from folkmoot.storage.tables import write_table
 from tests.frames import rows_to_frame
@@ -382,6 +383,22 @@ def test_measures_are_clustered_by_conversation(tmp_path):
     assert row["difference"] == pytest.approx(1.0)
     # 16 clusters, not 80 rows: the interval of group means is wider than ±0.8.
     assert row["high"] - row["low"] > 1.6
+
+
+def test_texts_in_prompts_are_no_outcomes_of_a_comparison(tmp_path):
+    """All other tables of a study type that names none, or is not installed, are compared."""
+    folders = []
+    for name, shift in (("one", 0), ("two", 1)):
+        rows = [{"group": group, "condition": "C1", "texts": group + shift} for group in range(8)]
+        folders.append(tmp_path / name)
+        (folders[-1] / "tables").mkdir(parents=True)
+        for table in ("talks", "exposure"):
+            write_table(folders[-1] / "tables", table, rows_to_frame(rows))
+        (folders[-1] / "study.yaml").write_text("study: not_installed\n")
+        (folders[-1] / "manifest.json").write_text(FINISHED_MANIFEST)
+    assert {sample.compared_tables for sample in load_samples(folders)} == {("talks",)}
+    (row,) = read_rows(compute_comparison(folders)["compare_figures"])
+    assert row["difference"] == pytest.approx(1)
 
 
 def test_a_comparison_needs_two_runs_with_tables(base_run, tmp_path):

@@ -234,7 +234,7 @@ class Study(Generic[ConfigT]):
     # well.
     tables: Sequence[type[Row]] = ()
     # The names of the tables whose numbers a comparison of runs shows beside the measures of the
-    # claims. Empty means all `tables`.
+    # claims. Empty means all `tables` but `exposure`.
     compared_tables: Sequence[str] = ()
     # Returns why a finished run is unusable as a whole (exit status 3), or an empty string. The
     # engine itself finds runs in which no answer could be parsed.
@@ -418,6 +418,18 @@ def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
     excluded = excluded_parts(run)
     parts = _parts_of(study, run) if excluded else None
     return run if parts is None else PartsView(run, replace(parts, excluded=excluded))
+
+
+def without_excluded_parts(run: RunFolder) -> RunFolder:
+    """Return a view of a run that leaves out only the parts that a failed check excludes.
+
+    A part is, for example, a session. The view has the incomplete parts of an unfinished run.
+    """
+    excluded = excluded_parts(run)
+    parts = _parts_of(find_study_of_run(run), run) if excluded else None
+    if parts is None:
+        return run
+    return PartsView(run, replace(parts, complete=parts.planned, excluded=excluded))
 
 
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:

@@ -26,6 +26,7 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.errors import FolkmootError, InputError, Problem, StorageError
 from folkmoot.hints import join_first
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.reply_units import find_humans_who_replied
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.wording import Sentence, word
@@ -213,11 +214,12 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
 
 
 def _compared_tables(study: Study | None, tables: Iterable[str]) -> tuple[str, ...]:
-    engine_tables = {row.table for row in ENGINE_TABLES}
-    if study is None:
-        return tuple(name for name in tables if name not in engine_tables)
-    declared = study.compared_tables or [row.table for row in study.tables]
-    return tuple(name for name in declared if name not in engine_tables)
+    # Neither these tables nor those of the texts in prompts have outcomes.
+    not_compared = {ExposureRow.table, *(row.table for row in ENGINE_TABLES)}
+    declared = tables if study is None else study.compared_tables
+    if study is not None and not declared:
+        declared = [row.table for row in study.tables]
+    return tuple(name for name in declared if name not in not_compared)
 
 
 def _number_ranges(study: Study, run: RunFolder, claims: Sequence[Claim]) -> dict[str, AnswerRange]:
