@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import InputError, RunPausedError
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.document.document import build_document
+from folkmoot.report.export import README, export_run
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import EXAMPLES, SMALL, people_of, small_study
@@ -163,6 +165,31 @@ def test_human_with_failed_excluding_check_is_left_out_of_all_figures(tmp_path: 
     sealed_checks = run.folder.plan["sealed"]["design"]["data"]["settings"]["seats"]["checks"]
     assert sealed_checks[0]["on_failure"] == "exclude"
     assert verify_run(RunFolder(run.path)).is_consistent
+
+
+def test_exports_and_the_page_on_r_agree_with_the_report_on_exclusions(tmp_path: Path) -> None:
+    answers_by_seat = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
+    path = write_study(tmp_path, DURING + "      on_failure: exclude\n")
+    run = run_with_humans(path, build_answers(answers_by_seat)).folder
+    # The files of Polis have no table of checks, so the excluded participant is not in them.
+    for kind in ("polis", "csv"):
+        export_run(run, kind, tmp_path / kind)
+    of_polis = pl.read_csv(tmp_path / "polis" / "participants.csv")
+    assert of_polis["participant_id"].to_list() == ["p_0001", "p_0003"]
+    assert pl.read_csv(tmp_path / "polis" / "comments.csv")["agrees"].sum() == 2
+    assert "leave out 1 part of the run" in (tmp_path / "polis" / README).read_text("utf-8")
+    readme = (tmp_path / "csv" / README).read_text("utf-8")
+    assert "exclude 1 part of the run" in readme and "checks names with the outcome ex" in readme
+    # The script in R, read as its page has it.
+    script = (EXAMPLES.parent / "docs" / "r.md").read_text("utf-8")
+    read = re.search(r'excluded <- (\w+)\$(\w+)\[\1\$(\w+) == "(\w+)"\]', script)
+    left_out = re.search(r"subset\(participants, !(\w+) %in% excluded\)", script)
+    assert read is not None and left_out is not None
+    table, part, column, value = read.groups()
+    excluded = pl.read_csv(tmp_path / "csv" / f"{table}.csv").filter(pl.col(column) == value)[part]
+    participants = pl.read_csv(tmp_path / "csv" / "participants.csv")
+    kept = participants.filter(~pl.col(left_out[1]).is_in(excluded.implode()))
+    assert (participants.height, kept["participant_id"].to_list()) == (3, ["p_0001", "p_0003"])
 
 
 def test_failed_check_during_the_study_can_end_the_participation(tmp_path: Path) -> None:
@@ -444,6 +471,8 @@ def test_all_discussions_of_an_excluded_set_are_left_out_of_the_comparison(tmp_p
     run = run_with_humans(path, answer, overrides=("levels=[3, 4]",))
     sets = analysed_parts(run.study, run.folder).read_table("discussions")["set"].unique()
     assert [*sets] == [2]
+    export_run(run.folder, "polis", tmp_path / "polis")
+    assert {path.name for path in (tmp_path / "polis").glob("set*")} == {"set02_lv3", "set02_lv4"}
     comparison = people_and_models(run.folder)
     assert comparison is not None
     rows = [dict(zip(comparison.grid.columns, row, strict=True)) for row in comparison.grid.rows]

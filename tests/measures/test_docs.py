@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot.engine.seats.questionnaire import CheckRow
 from folkmoot.measures import (
     agreement,
     bands,
@@ -78,7 +79,8 @@ def finished_run(tmp_path_factory):
 def test_the_r_script_uses_existing_tables_and_columns(finished_run):
     code = "\n".join(find_blocks((DOCS / "r.md").read_text("utf-8"), "r"))
     tables = set(re.findall(r'read_table\("(\w+)"\)', code))
-    assert tables == {"participants"}
+    assert tables == {"participants", "checks"}
+    assert set(re.findall(r"checks\$(\w+)", code)) == {"part", "outcome"} <= {*CheckRow.columns()}
     columns = set(finished_run.table("participants").columns)
     used_columns = set(re.findall(r"(?:participants|voted_twice)\$(\w+)", code))
     used_columns |= set(

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
+from folkmoot.engine.seats.questionnaire import CHECKS, EXCLUDED, excluded_parts
 from folkmoot.engine.seats.seat_manager import recruitment_ids
 from folkmoot.engine.seats.withdrawal import (
     describe_pending_withdrawals,
     select_since_withdrawal,
 )
-from folkmoot.engine.study.study import codebook_of_run
+from folkmoot.engine.study.study import codebook_of_run, without_excluded_parts
 from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.files import storage_errors, write_bytes
 from folkmoot.kit.coding.results import POST_HOC_CODING, read_codings
@@ -63,7 +64,7 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
             f"{out} already exists and is not empty; choose another folder with --out"
         )
     if export_format == "polis":
-        write_polis(run, out)
+        write_polis(without_excluded_parts(run), out)
         _finish_export(run, export_format, out, ids)
         return
     # A damaged codebook is found before anything is written.
@@ -137,6 +138,20 @@ def _describe_later_codes(run: RunFolder) -> str:
     )
 
 
+def _describe_exclusions(run: RunFolder, export_format: str) -> str:
+    number = len(excluded_parts(run))
+    if not number:
+        return ""
+    parts = format_count(number, "part")
+    if export_format == "polis":
+        return f" These files leave out {parts} of the run that failed checks exclude."
+    return (
+        f" Failed checks exclude {parts} of the run, such as a participant or a group, from all "
+        "findings, but not from these tables. To get the figures of the report, leave out the rows "
+        f"of the parts that the table {CHECKS} names with the outcome {EXCLUDED}."
+    )
+
+
 def export_readme(run: RunFolder, export_format: str) -> str:
     """Return the text of `README.txt`: the exported files, and the models that answered."""
     facts = run.manifest
@@ -151,6 +166,7 @@ def export_readme(run: RunFolder, export_format: str) -> str:
     )
     if export_format != "polis":
         meaning += _describe_later_codes(run)
+    meaning += _describe_exclusions(run, export_format)
     served = sorted({name for model in facts.get("models", []) for name in model.get("served", [])})
     return (
         f"{mark}{partial}{meaning}\n{AS_TEXT if export_format in CSVS else ''}"

@@ -89,6 +89,12 @@ class PartsView(RunFolder):
     def manifest(self) -> dict[str, Any]:
         return self._run.manifest
 
+    def table_names(self) -> list[str]:
+        return self._run.table_names()
+
+    def has_table(self, name: str) -> bool:
+        return self._run.has_table(name)
+
     def scan_table(self, name: str) -> pl.LazyFrame:
         rows = self._run.scan_table(name)
         part_column = self.parts.column
