@@ -20,6 +20,7 @@ from folkmoot.kit.controls.replacing import (
     NO_DESCRIPTION,
     UNCHANGED,
     Subject,
+    describe_left_out,
     neutral_text,
     replaced_texts,
 )
@@ -159,6 +160,12 @@ def test_a_control_with_no_text_to_replace_is_recorded_as_unchanged(
 
 
 @pytest.mark.nightly(part="alarms")
+def test_decisions_that_are_left_out_are_counted_at_each_moment() -> None:
+    reasons = [(ORDER, moment, UNCHANGED) for moment in ("first", "final", "delayed")]
+    (sentence,) = describe_left_out([*reasons, (ORDER, "delayed", None)])
+    assert "(1 of 1 first, 1 of 1 final and 1 of 2 delayed decisions)" in sentence
+
+
 def test_effects_of_length_and_order_are_found(tmp_path: Path) -> None:
     sound = read_findings(run_voting(tmp_path / "sound", 40))
     assert not any(finding.alarms for finding in sound.values())

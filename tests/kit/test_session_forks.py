@@ -344,3 +344,47 @@ def test_a_workbook_says_which_decisions_are_one_question(
     findings = {finding.key: finding for finding in control_findings(run)}
     contrasts = {row[0] for row in findings["where_the_effect_comes_from"].grid.rows}
     assert ("Calm: final against first decision" in contrasts) == is_compared
+
+
+VOTES = """
+from pathlib import Path
+
+from folkmoot import Choice, Session, Speaker, Study, StudyConfig
+from folkmoot.kit.exposure import Decision, ExposureRow, ExposureTable
+
+TOPIC = Path(__file__).parent / "topic.txt"
+
+
+async def protocol(session: Session) -> None:
+    for name in ("ann", "ben", "cem"):
+        await session.ask(Speaker(name), TOPIC.read_text(), answer_type=Choice(["red", "blue"]))
+
+
+def decisions(run):
+    for speaker, address in run.rows("answers", "speaker_id", "address"):
+        yield Decision(address, speaker, "all", "vote", {"material": ()})
+
+
+STUDY = Study(
+    "own",
+    "Own",
+    StudyConfig,
+    protocol,
+    tables=(ExposureRow,),
+    derived_tables=ExposureTable(decisions, lambda source: source.kind),
+)
+"""
+
+
+def test_a_plain_choice_is_asked_again_although_the_code_of_the_study_fails(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(VOTES)
+    (tmp_path / "topic.txt").write_text("Which colour?\n- red\n- blue")
+    settings = tmp_path / "own.yaml"
+    settings.write_text("study: ./own.py\nmodel: synthetic\n")
+    run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
+    (tmp_path / "topic.txt").unlink()
+    controls = run_controls(run, {"negative": False}, RunOptions())
+    answers = controls.read_table(ControlRow.table).filter(control=RETEST)
+    assert answers["value"].is_in(["red", "blue"]).to_list() == [True] * 3

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,21 +103,27 @@ from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import quote_value
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
-# The key of the plan that says that all forks follow from the sources of the prompts.
-_BY_PROVENANCE = "forked_by_provenance"
-# The key of the plan that says that texts change places within lists only.
-_WITHIN_LISTS = "exchanged_within_lists"
-# The key of the plan that says that a way out, such as `declined`, is a missing answer.
-_DECLINED_IS_MISSING = "ways_out_are_missing"
-# The key of the plan that says that an answer is read with the answer type of the study. In a form,
-# names of speakers are then no options.
-_AS_THE_STUDY = "read_as_the_study"
-# The key of the plan that says that a decision apart from the treatment is not the final one.
-_APART = "decisions_apart"
-# The key of the plan that says that the design declares which texts all conditions show.
-_ALIKE = "alike_by_design"
-# The ways in which this version differs from earlier ones.
-_WAYS = (_BY_PROVENANCE, _WITHIN_LISTS, _DECLINED_IS_MISSING, _AS_THE_STUDY, _APART, _ALIKE)
+
+class _Rule(StrEnum):
+    # A rule that earlier versions lacked. The plan of the controls has a key for each. Controls
+    # with a plan that lacks a key are verified and resumed as they were planned.
+
+    # All forks follow from the sources of the prompts (`ForkRules`). Earlier versions looked at
+    # where a participant's replies are in the prompt, and not at what these replies answer.
+    BY_PROVENANCE = "forked_by_provenance"
+    # Texts change places within lists only. In reversed order earlier versions exchanged texts that
+    # are no list (`TreatmentTexts`).
+    WITHIN_LISTS = "exchanged_within_lists"
+    # A way out, such as `declined`, is a missing answer. It was recorded as an answer.
+    DECLINED_IS_MISSING = "ways_out_are_missing"
+    # An answer is read with the answer type of the study, and in a form names of speakers are no
+    # options. Earlier versions read an answer by its options or its schema.
+    AS_THE_STUDY = "read_as_the_study"
+    # A decision apart from the treatment (`DecisionDesign.apart`) is not the final one, as it was.
+    APART = "decisions_apart"
+    # The design declares which texts all conditions show (`DecisionDesign.alike`). Earlier versions
+    # took for common only those that were shown in each condition.
+    ALIKE = "alike_by_design"
 
 
 class ControlsConfig(StudyConfig):
@@ -221,7 +228,7 @@ async def _run_controls(
 ) -> None:
     settings = session.config.requested_controls
     design = find_study_of_run(run).decision_design
-    apart = {} if _is_planned_earlier(run, _APART) else design.apart
+    apart = {} if _is_planned_earlier(run, _Rule.APART) else design.apart
     decisions = find_decisions(run, apart)
     # A second answer to one decision would only compare the decision with itself. So it counts as
     # the final decision, and as the first one in the retest.
@@ -244,7 +251,7 @@ async def _run_controls(
     conversations, versions, forks, finished = await _prepare_versions(
         run, with_humans, session, samples, everyone
     )
-    if _is_planned_earlier(run, _DECLINED_IS_MISSING):
+    if _is_planned_earlier(run, _Rule.DECLINED_IS_MISSING):
         conversations = _with_ways_out_as_values(conversations, everyone)
     plan: dict[str, Any] = {
         "decisions": {
@@ -253,9 +260,9 @@ async def _run_controls(
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
-    for key in _WAYS:
-        if not _is_planned_earlier(run, key):
-            plan[key] = True
+    for rule in _Rule:
+        if not _is_planned_earlier(run, rule):
+            plan[rule.value] = True
     # The replies that a fork asks again are known before the first call, so they are sealed too.
     if asked_again := _asked_again(versions):
         plan["asked_again"] = asked_again
@@ -320,16 +327,10 @@ def _asked_twice(run: RunFolder) -> bool:
     return any(len(set(places)) < len(places) for name, places in samples.items() if name != RETEST)
 
 
-def _is_planned_earlier(run: RunFolder, key: str) -> bool:
-    # Earlier versions looked at where a participant's replies are in the prompt, and not at what
-    # these replies answer (`ForkRules`). In reversed order they exchanged texts that are no list
-    # (`TreatmentTexts`). They recorded a declined choice as an answer. They read an answer by its
-    # options or its schema, and not as the study does. A decision apart from the treatment
-    # (`DecisionDesign.apart`) was a final one. A text was common to all conditions only if it was
-    # shown in each (`DecisionDesign.alike`). Their plans lack the key and are verified
-    # and resumed as planned.
+def _is_planned_earlier(run: RunFolder, rule: _Rule) -> bool:
+    # Whether an earlier version planned the controls, without this rule.
     plan = _sealed_controls(run)
-    return plan is not None and key not in plan
+    return plan is not None and rule.value not in plan
 
 
 def _with_ways_out_as_values(
@@ -371,7 +372,7 @@ async def _prepare_versions(
     samples: Mapping[str, Sequence[ControlledDecision]],
     everyone: Sequence[ControlledDecision],
 ) -> _Prepared:
-    is_earlier = _is_planned_earlier(run, _AS_THE_STUDY)
+    is_earlier = _is_planned_earlier(run, _Rule.AS_THE_STUDY)
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone, is_earlier=is_earlier)
@@ -390,10 +391,10 @@ async def _prepare_versions(
     alike = study.decision_design.alike(run.read_settings(study.config))
     treatments = read_treatments(
         run,
-        () if _is_planned_earlier(run, _ALIKE) else alike,
-        exchanges_any=_is_planned_earlier(run, _WITHIN_LISTS),
+        () if _is_planned_earlier(run, _Rule.ALIKE) else alike,
+        exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
     )
-    rules = ForkRules(treatments, language, _is_planned_earlier(run, _BY_PROVENANCE))
+    rules = ForkRules(treatments, language, _is_planned_earlier(run, _Rule.BY_PROVENANCE))
     versions = _build_versions(graph, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))
     unread = _questions_of_the_study(everyone, conversations, graph, is_earlier)

@@ -19,6 +19,7 @@ import polars as pl
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.settings.controls import Language
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import join_words
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
 from folkmoot.kit.controls.respondent import decision_scope
 from folkmoot.kit.controls.tables import (
@@ -189,7 +190,7 @@ class Subject(NamedTuple):
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls leave out decisions.
 
-    - `reasons`: for each decision, the control, the moment ("first" or "final") and the reason. The
+    - `reasons`: for each decision, the control, the moment, such as "first", and the reason. The
       reason is None if the decision is not left out.
     - `where`: text to add after the word "decisions", such as " of the dry run".
     """
@@ -204,7 +205,7 @@ def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str
                 if (name, own) == (control, reason)
             ]
             if moments:
-                parts.append(f"{NAMES[control]} ({' and '.join(moments)} decisions{where})")
+                parts.append(f"{NAMES[control]} ({join_words(moments)} decisions{where})")
         if parts:
             sentences.append(f"{what}: {', '.join(parts)}. {why}")
     return sentences

@@ -15,6 +15,7 @@ import polars as pl
 
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer
 from folkmoot.conversation.transcript import BuiltMessages, Speaker
+from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import NotRebuiltError, study_as_it_was_run
@@ -28,6 +29,7 @@ from folkmoot.engine.session.repeated_protocol import (
 )
 from folkmoot.engine.session.session import Scope
 from folkmoot.engine.settings.controls import Language
+from folkmoot.errors import RunPausedError
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
 from folkmoot.kit.controls.forking import is_replaced
 from folkmoot.kit.controls.forms import ClosedForm
@@ -221,11 +223,17 @@ async def read_questions(
 ) -> dict[str, ReadQuestion] | Refusal:
     """Repeat a run from its journal, and return the questions at `addresses`.
 
-    Returns the reason for a refusal if today's code would send different requests.
+    Returns the reason for a refusal if today's code fails or would send different requests.
     """
     # The journal has no answer types, and only the study knows, for example, the bounds of a number
     # or whether a reply beside the options counts. So its code runs again.
-    repeated = await repeat_protocol(scope, finished, addresses)
+    try:
+        repeated = await repeat_protocol(scope, finished, addresses)
+    except (RunHaltedError, RunPausedError):
+        raise
+    # Changed code may raise any exception. Plain choices and forms are asked without it.
+    except Exception:
+        return CHANGED
     if not repeated.is_exact:
         return CHANGED
     return {
