@@ -94,7 +94,7 @@ class Spent(NamedTuple):
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Spent:
-        """Return the spending whose fields (`_asdict`) were written as JSON."""
+        """Return the spending from its fields (`_asdict`), which were written as JSON."""
         amounts = {name: Amount(*fields[name]) for name in ("broken", "possible")}
         return cls(**{**fields, **amounts, "unpriced": tuple(fields["unpriced"])})
 
