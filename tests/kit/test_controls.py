@@ -578,7 +578,9 @@ def test_closed_fields_of_a_form_that_the_study_could_not_read_are_answers() -> 
     request = {"messages": [message], "schema": {"type": "object", "properties": fields}}
 
     def read(reply: str) -> conversations.DecisionConversation:
-        entry: Any = SimpleNamespace(request=request, reply=reply, model_asked="model")
+        entry: Any = SimpleNamespace(
+            request=request, reply=reply, model_asked="model", model_served="model"
+        )
         journal: Any = SimpleNamespace(
             entry_at=lambda _address: entry, list_ask_addresses=lambda address: [address]
         )

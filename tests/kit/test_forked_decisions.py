@@ -10,9 +10,10 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls import asking
-from folkmoot.kit.controls.asking import verify_controls
+from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
@@ -185,4 +186,25 @@ def test_controls_that_an_earlier_version_planned_are_verified(
         "clarified_passive"
     }
     ((_, verification),) = verify_controls(run)
+    assert not verification.differences
+
+
+def test_a_reply_that_a_researcher_gave_is_not_asked_again(run: RunFolder, tmp_path: Path) -> None:
+    """In the dialogue, the participant's own replies follow from the persona."""
+    steps = {step for own in read_repeated_addresses(run)[NO_PERSONA].values() for step in own}
+    own = run.read_table("answers").filter(
+        pl.col("address").is_in(steps), pl.col("options").is_null(), role="participant"
+    )
+    address = own["address"][0]
+    given = "The price of a bus ticket went up again."
+    fork = folkmoot.fork(run.path, address, say=given, out=tmp_path / "fork").folder
+    settings = {"negative": False, "retest": False, "no_persona": True}
+    run_controls(fork, settings, RunOptions())
+    again = read_repeated_addresses(fork)[NO_PERSONA].values()
+    asked_again = {asked for addresses in again for asked in addresses}
+    assert asked_again and address not in asked_again
+    with JournalReader(fork.path / CONTROLS / JOURNAL) as journal:
+        prompts = [json.dumps(entry.request["messages"]) for entry in journal.read_entries()]
+    assert any(given in prompt for prompt in prompts)
+    ((_, verification),) = verify_controls(fork)
     assert not verification.differences

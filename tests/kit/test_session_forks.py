@@ -20,6 +20,7 @@ from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.kit.controls import asking
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, RETEST, SAME_LENGTH, ControlRow
@@ -388,3 +389,99 @@ def test_a_plain_choice_is_asked_again_although_the_code_of_the_study_fails(
     controls = run_controls(run, {"negative": False}, RunOptions())
     answers = controls.read_table(ControlRow.table).filter(control=RETEST)
     assert answers["value"].is_in(["red", "blue"]).to_list() == [True] * 3
+
+
+def _fork_pot(folder: Path, task: str, **change: object) -> tuple[RunFolder, str]:
+    """Fork a run of two pots of four participants at the first reply to a task.
+
+    Returns the fork and the address. Participants give 8 of 10 tokens, and are satisfied with a
+    pot of 32.
+    """
+    book = make_workbook()
+    header, context, *_ = book["interview_prompts"]
+    give = make_task_row(
+        "g", "private_question", 1, "How many tokens do you give? {response_options}", "offer",
+        var_type="integer", response_options="(0, 10)", validate_response=1,
+    )  # fmt: skip
+    satisfied = make_task_row(
+        "s", "private_question", 2, "The pot holds {{ total }}. Are you satisfied? "
+        "{response_options}", "satisfied", var_type="category",
+        response_options='["yes", "no"]', validate_response=1,
+    )  # fmt: skip
+    book["interview_prompts"] = [header, context, give, satisfied]
+    book["computed"] = book["computed"][:2]
+    path = save_workbook(book, folder / "pot.xlsx")
+    run = folkmoot.run(path, provider=POT_PROVIDER, out=folder / "run")
+    addresses = run.table("answers")["address"].to_list()
+    address = next(address for address in addresses if f"/{task}/" in address)
+    fork = folkmoot.fork(run, address, provider=POT_PROVIDER, out=folder / "fork", **change)  # type: ignore[arg-type]
+    return fork.folder, address
+
+
+def _answer_about_pot(request: ModelRequest, _address: str) -> str:
+    question = request.messages[-1].content
+    if "How many tokens" in question:
+        return "8"
+    return "yes" if "The pot holds 32" in question else "no"
+
+
+POT_PROVIDER = ScriptedProvider(_answer_about_pot)
+
+
+@pytest.mark.parametrize("change", [{"say": "3"}, {"drop": True}])
+def test_a_reply_that_a_researcher_changed_stays_in_a_repeated_session(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    fork, address = _fork_pot(tmp_path, "g", **change)
+    control_run = run_controls(
+        fork, {**REPEATING_CONTROLS, "same_length": True}, RunOptions(custom_provider=POT_PROVIDER)
+    )
+    rows = control_run.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
+    # Nobody's answer depends on the persona. Those of the changed session are not satisfied.
+    assert rows["value"].to_list() == rows["expected"].to_list()
+    assert sorted(rows["value"]) == ["no"] * 4 + ["yes"] * 4
+    requests = read_requests(control_run.path)
+    assert any(f"/{address.split('/')[1]}/" in asked for asked in requests)
+    assert not any(asked.endswith(address) for asked in requests)
+    ((_, verification),) = verify_controls(fork)
+    assert not verification.differences
+
+
+def test_a_decision_that_a_researcher_changed_is_not_asked_again(tmp_path: Path) -> None:
+    fork, address = _fork_pot(tmp_path, "s", say="no")
+    control_run = run_controls(
+        fork,
+        {**REPEATING_CONTROLS, "retest": True},
+        RunOptions(custom_provider=POT_PROVIDER),
+    )
+    rows = control_run.read_table(ControlRow.table)
+    asked = rows.filter(pl.col("control").is_in([RETEST, NO_PERSONA]))
+    own = asked.filter(pl.col("decision_address") == address)
+    assert set(own["control"]) == {RETEST, NO_PERSONA}
+    assert set(own["missing"]) == {"given_by_researcher"}
+    others = asked.filter(pl.col("decision_address") != address)
+    assert others.height and not others["missing"].drop_nulls().to_list()
+    assert others["value"].to_list() == others["expected"].to_list()
+    said = "The researcher changed this answer in the fork"
+    assert said in (control_run.path / "run.log").read_text()
+    assert any(said in note for finding in control_findings(fork) for note in finding.notes)
+
+
+def test_earlier_controls_of_a_fork_are_verified_as_they_were_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions asked a model in place of the reply that the researcher gave."""
+    fork, address = _fork_pot(tmp_path, "g", say="3")
+    is_planned_earlier = asking._is_planned_earlier
+    with monkeypatch.context() as earlier:
+        earlier.setattr(
+            asking,
+            "_is_planned_earlier",
+            lambda run, key: key == "given_replies_stay" or is_planned_earlier(run, key),
+        )
+        control_run = run_controls(
+            fork, REPEATING_CONTROLS, RunOptions(custom_provider=POT_PROVIDER)
+        )
+    assert any(asked.endswith(address) for asked in read_requests(control_run.path))
+    ((_, verification),) = verify_controls(fork)
+    assert not verification.differences

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from folkmoot.conversation.answer_types import AnswerType
+from folkmoot.conversation.answer_types import AnswerType, ParseFailure
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import BuiltMessages, Speaker
 from folkmoot.engine.calls.gateway import completion_of, decode_vectors
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import ignore_progress
-from folkmoot.engine.journal.earlier_replies import ReplyChange
+from folkmoot.engine.journal.earlier_replies import RESEARCHER, ReplyChange
 from folkmoot.engine.journal.journal import Journal, JournalEntry
 from folkmoot.engine.journal.journal_file import question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -33,7 +33,14 @@ from folkmoot.engine.session.run_context import RunContext
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, Problem
-from folkmoot.models.request import NO_USAGE, Completion, FloatArray, ModelRequest
+from folkmoot.models.request import (
+    FINISH_REFUSED,
+    NO_USAGE,
+    Completion,
+    FloatArray,
+    ModelRequest,
+    reason_of_missing_reply,
+)
 from folkmoot.provenance import Source, Span
 from folkmoot.randomness import digest
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans
@@ -44,6 +51,9 @@ T = TypeVar("T")
 
 # The finish reason of a request outside the repeated scopes that the finished run did not make.
 NOT_REPEATED = "refused:not_repeated"
+# The reason of an answer in a repeated session to which the reply that a researcher gave in a fork
+# is none, for example because other options are open.
+UNFIT = "given_reply_unfit"
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,9 @@ class FinishedRun:
     providers: ModelRouter
     started_at: str
     change: ReplyChange | None
+    # True if the reply that a researcher gave in a fork stays as given, also where the question to
+    # it changes. Controls that an earlier version planned ask a model in its place.
+    keeps_given: bool = True
 
 
 async def repeat_protocol(
@@ -144,6 +157,7 @@ async def repeat_protocol(
             source=journal,
             watched=frozenset(watched),
             repeated=frozenset(repeated),
+            keeps_given=finished.keeps_given,
             revise=revise,
         )
         await finished.protocol(Session(context))
@@ -166,6 +180,7 @@ class RepeatedProtocol(RunContext):
     source: JournalReader
     watched: frozenset[str]
     repeated: frozenset[str]
+    keeps_given: bool
     revise: Revision
     # The watched questions that the protocol asked, by address.
     questions: dict[str, WatchedQuestion] = field(default_factory=dict)
@@ -177,6 +192,8 @@ class RepeatedProtocol(RunContext):
         self._stale: set[str] = set()
         self._inconsistent: set[str] = set()
         self._replies: dict[str, str] = {}
+        # Addresses of replies given by a researcher that do not answer the question as it is now.
+        self._unfit: set[str] = set()
         self._rows: dict[str, Mapping[str, object]] = {}
         # Address of a request → order key and sources of its texts.
         self._spans: dict[str, tuple[bytes, Sequence[Span]]] = {}
@@ -210,6 +227,15 @@ class RepeatedProtocol(RunContext):
             self.questions[address] = WatchedQuestion(answer_type, reasks)
         if not self._scope_of(address):
             return built, answer_type
+        given = self._given_entry(address)
+        if given is not None:
+            # Other options may be open after other replies. A model that is asked to correct the
+            # words of the researcher would give an answer that nobody designed.
+            is_missing = reason_of_missing_reply(given.finish)
+            if not is_missing and isinstance(answer_type.parse_reply(given.reply), ParseFailure):
+                self._unfit.add(address)
+            # The reply is to the options in the order that the researcher saw.
+            return built, answer_type
         options = tuple(answer_type.listed_options)
         built, listed = self.revise(address, speaker, built, options)
         if listed != options:
@@ -221,13 +247,17 @@ class RepeatedProtocol(RunContext):
     ) -> Completion:
         entry = self.source.entry_at(address, expand_texts=False)
         order, spans = self._spans.pop(address, (b"", ()))
-        if entry is not None and entry.fingerprint == request.fingerprint():
+        if address in self._unfit:
+            reply = Completion("", NO_USAGE, finish=f"{FINISH_REFUSED}{UNFIT}")
+        elif entry is not None and entry.fingerprint == request.fingerprint():
             reply = completion_of(entry, replayed=True)
         elif not (scope := self._scope_of(address)):
             self._stale.add(question_address(address))
             reply = Completion("", NO_USAGE, finish=NOT_REPEATED)
             if entry is not None:
                 reply = completion_of(entry, replayed=True)
+        elif (given := self._given_entry(address)) is not None:
+            reply = completion_of(given, replayed=True)
         else:
             if any(span.source.address in self._stale for span in spans):
                 self._inconsistent.add(scope)
@@ -286,6 +316,11 @@ class RepeatedProtocol(RunContext):
 
     def write_content(self, name: str, content: object) -> None:
         """Do nothing, because the finished run has its files already."""
+
+    def _given_entry(self, address: str) -> JournalEntry | None:
+        # The entry of the reply that a researcher gave or dropped at this address in a fork.
+        entry = self.source.entry_at(address, expand_texts=False) if self.keeps_given else None
+        return entry if entry is not None and entry.model_served == RESEARCHER else None
 
     def _scope_of(self, address: str) -> str:
         return next((scope for scope in enclosing_scopes(address) if scope in self.repeated), "")

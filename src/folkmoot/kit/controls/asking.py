@@ -55,6 +55,7 @@ from folkmoot.kit.controls.forms import JSON, FormAnswer
 from folkmoot.kit.controls.persona_findings import persona_variance_rows
 from folkmoot.kit.controls.replacing import (
     COMPUTED,
+    GIVEN,
     HUMANS,
     LACKING,
     OPEN,
@@ -124,6 +125,9 @@ class _Rule(StrEnum):
     # The design declares which texts all conditions show (`DecisionDesign.alike`). Earlier versions
     # took for common only those that were shown in each condition.
     ALIKE = "alike_by_design"
+    # The reply that a researcher gave in a fork stays as given. Earlier versions asked a model in
+    # its place.
+    KEEPS_GIVEN = "given_replies_stay"
 
 
 class ControlsConfig(StudyConfig):
@@ -394,14 +398,16 @@ async def _prepare_versions(
         () if _is_planned_earlier(run, _Rule.ALIKE) else alike,
         exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
     )
-    rules = ForkRules(treatments, language, _is_planned_earlier(run, _Rule.BY_PROVENANCE))
+    keeps_given = not _is_planned_earlier(run, _Rule.KEEPS_GIVEN)
+    is_before_provenance = _is_planned_earlier(run, _Rule.BY_PROVENANCE)
+    rules = ForkRules(treatments, language, is_before_provenance, keeps_given)
     versions = _build_versions(graph, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))
     unread = _questions_of_the_study(everyone, conversations, graph, is_earlier)
     needs_study = any(version in (COMPUTED, REPLIED) for version in versions.values())
     if not asks_again or not (unread or needs_study):
         return _Prepared(conversations, versions, [], None)
-    finished = HUMANS if with_humans else read_finished_run(run)
+    finished = HUMANS if with_humans else read_finished_run(run, keeps_given=keeps_given)
     if isinstance(finished, FinishedRun):
         questions = await read_questions(session.child("answer_types"), finished, unread)
         if not isinstance(questions, str):
@@ -467,8 +473,10 @@ def _build_versions(
             # answers.
             if conversation is None or (control == RETEST and decision.moment != FIRST):
                 continue
-            if conversation.answer is None:
-                version: ForkedDecision | Refusal = OPEN
+            if conversation.is_given and rules.keeps_given:
+                version: ForkedDecision | Refusal = GIVEN
+            elif conversation.answer is None:
+                version = OPEN
             elif control == RETEST:
                 asked = conversation.asked.utterances
                 same = Replaced(conversation.speaker.system, asked, decision.options)

@@ -16,6 +16,7 @@ import polars as pl
 from folkmoot.conversation.answer_types import CHOICE, AnswerType, Missing, ParsedAnswer
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.session import DEFAULT_REASKS
@@ -102,6 +103,8 @@ class DecisionConversation(NamedTuple):
     missing: str | None
     # The maximum number of re-asks.
     reasks: int = DEFAULT_REASKS
+    # True if the reply is the one that a researcher gave or dropped in a fork.
+    is_given: bool = False
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
         """Return the decision's answer type, with its options in the order of `options`."""
@@ -296,7 +299,14 @@ def _rebuild_conversation(
         elif isinstance(read, Missing):
             missing = read.reason
     return DecisionConversation(
-        speaker, Transcript(asked), heard, answer, is_closed, value, missing
+        speaker,
+        Transcript(asked),
+        heard,
+        answer,
+        is_closed,
+        value,
+        missing,
+        is_given=first.model_served == RESEARCHER,
     )
 
 

@@ -64,6 +64,13 @@ class ForkRules(NamedTuple):
     # participant follows the first replaced text of the prompt, and read its replies by the options
     # in their former order.
     is_earlier: bool = False
+    # True if the reply that a researcher gave in a fork stays as given. Controls that an earlier
+    # version planned ask a model in its place.
+    keeps_given: bool = True
+
+    def keeps(self, reply: JournaledReply) -> bool:
+        """Return whether a reply stays as a researcher gave it, whatever it answers."""
+        return self.keeps_given and reply.is_given
 
 
 def fork_decision(
@@ -79,7 +86,7 @@ def fork_decision(
 
     Returns the reason if the control does not ask the decision again.
     """
-    treatments, language, _ = rules
+    treatments, language = rules.treatments, rules.language
     texts = texts_of(conversation)
     subject, writers = treatments.subject_of(decision), treatments.writers
     changed = replaced_texts(control, subject, texts, writers, language)
@@ -89,31 +96,22 @@ def fork_decision(
     asked_at_once = ForkedDecision((), replaced_version(control, decision, conversation, changed))
     if rules.is_earlier and not _has_replied(control, decision, conversation, changed, graph):
         return asked_at_once
-    reachable: dict[str, ForkStep] = {}
-    waiting = graph.addresses_in(changed)
-    # Texts that the control replaces are in `changed` no more, so the replies behind them are not
-    # reached and cost nothing.
-    while waiting:
-        found: set[str] = set()
-        for reply in graph.replies_at(waiting):
-            own = reply.texts
-            # Change the prompts of this participant only. With other prompts for all, the
-            # participant would also meet other partners.
-            if reply.speaker.id == decision.speaker_id:
-                own = tuple(replaced_texts(control, subject, own, writers, language))
-            options = _listed_options(control, subject, reply, own, rules)
-            reachable[reply.address] = ForkStep(reply._replace(options=options), own)
-            found |= graph.addresses_in(own)
-        waiting = found - reachable.keys() - waiting
+    reachable = _find_reachable(control, subject, changed, rules, graph)
     asked_again: dict[str, ForkStep] = {}
+    is_any_kept = False
     # A prompt contains only earlier replies, so one pass in the order of the protocol is enough.
     for step in sorted(reachable.values(), key=lambda step: step.reply.order):
         if is_replaced(step.reply.texts, step.texts) or (
             graph.addresses_in(step.texts) & asked_again.keys()
         ):
-            asked_again[step.reply.address] = step
+            if rules.keeps(step.reply):
+                is_any_kept = True
+            else:
+                asked_again[step.reply.address] = step
     # No reply before the decision depends on a replaced text, so all of them fit the new prompt.
-    if not asked_again:
+    # A value that was computed from a reply kept as given was computed from others, too. The
+    # session is then run again for all participants, as it is for the others in it.
+    if not asked_again and not (is_any_kept and graph.holds_computed_value(changed)):
         return asked_at_once
     # A value computed from an old reply would contradict the new one beside it. Which replies a
     # value depends on is not recorded, so any computed value counts.
@@ -133,6 +131,38 @@ def fork_decision(
     if quotes is None:
         return REPLIED
     return asked_at_once._replace(steps=tuple(steps), quotes=tuple(quotes))
+
+
+def _find_reachable(
+    control: str,
+    subject: Subject,
+    changed: Sequence[str],
+    rules: ForkRules,
+    graph: ReplyGraph,
+) -> dict[str, ForkStep]:
+    # The replies behind the changed texts of a decision, each with the texts of its request after
+    # the replacements of the control.
+    reachable: dict[str, ForkStep] = {}
+    waiting = graph.addresses_in(changed)
+    # Texts that the control replaces are in `changed` no more, so the replies behind them are not
+    # reached and cost nothing.
+    while waiting:
+        found: set[str] = set()
+        for reply in graph.replies_at(waiting):
+            own = reply.texts
+            # Change the prompts of this participant only. With other prompts for all, the
+            # participant would also meet other partners.
+            if reply.speaker.id == subject.speaker_id:
+                own = tuple(
+                    replaced_texts(control, subject, own, rules.treatments.writers, rules.language)
+                )
+            options = _listed_options(control, subject, reply, own, rules)
+            reachable[reply.address] = ForkStep(reply._replace(options=options), own)
+            # What is behind a reply that stays does not reach the decision through it.
+            if not rules.keeps(reply):
+                found |= graph.addresses_in(own)
+        waiting = found - reachable.keys() - waiting
+    return reachable
 
 
 def _listed_options(

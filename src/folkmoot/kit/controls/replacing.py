@@ -50,6 +50,7 @@ Refusal = Literal[
     "replied_to_it",
     "computed_from_it",
     "open_answer",
+    "given_by_researcher",
     "humans_took_part",
     "study_changed",
 ]
@@ -57,6 +58,8 @@ UNCHANGED: Refusal = "nothing_to_replace"
 REPLIED: Refusal = "replied_to_it"
 COMPUTED: Refusal = "computed_from_it"
 OPEN: Refusal = "open_answer"
+# The answer is the reply that a researcher gave or dropped in a fork, so no model can repeat it.
+GIVEN: Refusal = "given_by_researcher"
 # The code of the study would have to run again, and cannot.
 HUMANS: Refusal = "humans_took_part"
 CHANGED: Refusal = "study_changed"
@@ -68,7 +71,7 @@ LACKING = "reply_lacks_it"
 NOT_REACHED = "not_reached"
 # The decisions that a control leaves out. A decision without a text to replace is not left out: its
 # answer in the run counts.
-NOT_ASKED = (REPLIED, COMPUTED, OPEN, HUMANS, CHANGED, LACKING, NOT_REACHED)
+NOT_ASKED = (REPLIED, COMPUTED, OPEN, GIVEN, HUMANS, CHANGED, LACKING, NOT_REACHED)
 
 # What happens to the decisions that a control does not ask, and why.
 # `LACKING` is not among these reasons: the sentences are also shown before the first call, when it
@@ -103,6 +106,10 @@ _LEFT_OUT = {
     OPEN: (
         "Not asked",
         "The decision is neither a choice nor a number, nor a form with a closed field.",
+    ),
+    GIVEN: (
+        "Not asked",
+        "The researcher changed this answer in the fork, so it is not an answer of a model.",
     ),
 }
 

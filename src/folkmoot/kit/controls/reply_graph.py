@@ -19,6 +19,7 @@ from folkmoot.conversation.answer_types import (
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates, read_whole_json
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.repeated_protocol import WatchedQuestion
 from folkmoot.engine.session.session import DEFAULT_REASKS
@@ -93,6 +94,8 @@ class JournaledReply(NamedTuple):
     # Reads a new reply to the same question. None if only the code of the study can read it.
     answer: AnswerType[Any] | None
     reasks: int = DEFAULT_REASKS
+    # True if a researcher gave or dropped the reply in a fork.
+    is_given: bool = False
 
     @property
     def answer_as_listed(self) -> AnswerType[Any]:
@@ -277,6 +280,7 @@ class ReplyGraph:
                 schema,
                 last.reply,
                 self._answer_type_of(kind, listed, schema),
+                is_given=first.model_served == RESEARCHER,
             )
 
     def _answer_type_of(

@@ -185,8 +185,10 @@ def revise_sessions(
     return revise
 
 
-def read_finished_run(run: RunFolder) -> FinishedRun | Refusal:
+def read_finished_run(run: RunFolder, *, keeps_given: bool = True) -> FinishedRun | Refusal:
     """Return everything that is needed to repeat a run with its study's code.
+
+    `keeps_given`: see `FinishedRun`.
 
     Returns the reason for a refusal if humans took part or the study has changed.
     """
@@ -207,6 +209,7 @@ def read_finished_run(run: RunFolder) -> FinishedRun | Refusal:
         providers,
         str(run.plan.get("started_at", "")),
         change,
+        keeps_given,
     )
 
 

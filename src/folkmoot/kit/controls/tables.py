@@ -111,8 +111,9 @@ class ControlRow(Row, table="control_answers"):
         "study_changed: the session could not be run again for this reason; "
         "not_reached: the session was run again, and the participant did not come to the decision; "
         "open_answer: the decision is no choice, number or form with a closed field, so it "
-        "could not be asked again; reply_lacks_it: a new reply before the decision lacks what a "
-        "later prompt quotes from it"
+        "could not be asked again; given_by_researcher: the researcher changed this answer in the "
+        "fork, so it is not asked again; reply_lacks_it: a new reply before the decision lacks "
+        "what a later prompt quotes from it"
     )
     address: str = column("the control question, in the journal of the controls")
 
