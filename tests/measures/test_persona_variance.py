@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from folkmoot.kit.controls.findings import with_roles
-from folkmoot.kit.controls.persona_findings import persona_variance_finding
+from folkmoot.kit.controls.persona_findings import persona_variance_finding, persona_variance_rows
 from folkmoot.kit.controls.tables import RETEST
 from folkmoot.measures.persona_variance import explained_share, intraclass_correlation
 
@@ -128,3 +128,34 @@ def test_only_the_built_in_attribute_is_found() -> None:
     # P(yes) is .8 or .2: the between variance is .09 of .25.
     assert rows["politics"][3] == pytest.approx(0.36, abs=0.12)
     assert persona_variance_finding(table.head(29), attributes) is None
+
+
+def test_several_answers_of_a_participant_count_as_one() -> None:
+    """Thirty-two participants answer in ten experiments, always alike."""
+    people = [f"p_{n % 32}" for n in range(320)]
+    answers, values = [n % 32 % 3 for n in range(320)], [n % 32 % 4 for n in range(320)]
+    repeated = explained_share(answers, values, people, people)
+    once = explained_share(answers[:32], values[:32], people[:32])
+    assert (repeated.value, repeated.n) == (pytest.approx(once.value), 32)
+
+
+def test_eight_participants_have_no_share_in_however_many_experiments() -> None:
+    people = [f"p_{n % 8}" for n in range(80)]
+    table = pl.DataFrame(
+        {
+            "control": [RETEST] * 80,
+            "question": ["vote"] * 80,
+            "participant_id": people,
+            "unit": [f"{n // 8}/{n % 8}" for n in range(80)],
+            "independent_unit": people,
+            "value": ["yes", "no", "no"] * 26 + ["yes", "no"],
+            "number": [None] * 80,
+            "expected": ["yes", "no"] * 40,
+            "missing": [None] * 80,
+        },
+        schema_overrides={"number": pl.Float64, "missing": pl.String},
+    ).pipe(with_roles)
+    attributes = pl.DataFrame({"participant_id": people[:8], "hobby": ["chess", "tennis"] * 4})
+    rows = persona_variance_rows(table, attributes)
+    assert {(row.participants, row.missing) for row in rows} == {(8, "too_few")}
+    assert persona_variance_finding(table, attributes) is None

@@ -57,13 +57,18 @@ def intraclass_correlation(
 
 
 def explained_share(
-    answers: Sequence[str | float], values: Sequence[Hashable], units: Sequence[Hashable]
+    answers: Sequence[str | float],
+    values: Sequence[Hashable],
+    units: Sequence[Hashable],
+    participants: Sequence[Hashable] | None = None,
 ) -> Estimate:
     """Return the share of the variance of answers that an attribute of the participants explains.
 
-    - `answers`: the answer of each participant, shape (n,).
-    - `values`: the value of the attribute for each participant, shape (n,).
-    - `units`: the independent unit of each participant, shape (n,).
+    - `answers`: the answers, shape (n,).
+    - `values`: the value of the attribute for the participant of each answer, shape (n,).
+    - `units`: the independent unit of each answer, shape (n,).
+    - `participants`: the participant of each answer, shape (n,). Several answers of a participant
+      count as their mean. By default, all participants differ.
 
     The result is NaN with fewer than 30 participants, with only one value, or if all answers are
     equal.
@@ -73,11 +78,18 @@ def explained_share(
     """
     # The result is ε². Values of fewer than five participants are left out. Without an effect, the
     # result is 0 on average, so single results can be negative.
-    counts = Counter(values)
-    kept = [n for n, value in enumerate(values) if counts[value] >= FEWEST_PER_VALUE]
+    people = range(len(answers)) if participants is None else participants
+    # Equal answers of one participant are no further evidence, so each participant is one row.
+    rows_of: dict[tuple[Hashable, Hashable], list[int]] = {}
+    for n, key in enumerate(zip(people, values, strict=True)):
+        rows_of.setdefault(key, []).append(n)
+    counts = Counter(value for _, value in rows_of)
+    own = [rows for (_, value), rows in rows_of.items() if counts[value] >= FEWEST_PER_VALUE]
+    kept = [rows[0] for rows in own]
     if len(kept) < FEWEST_PARTICIPANTS or len({values[n] for n in kept}) < 2:
         return Estimate(math.nan, math.nan, math.nan, len(kept))
-    coded = _code([answers[n] for n in kept])
+    coded = _code(answers)
+    coded = np.array([coded[rows].mean(0) for rows in own])
     names: dict[Hashable, int] = {}
     groups = np.array([names.setdefault(values[n], len(names)) for n in kept])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -61,10 +62,10 @@ def persona_variance_rows(
         whole = Estimate(math.nan, math.nan, math.nan, own.height, len(set(units)))
         reason = _TOO_FEW
         # In a workbook with constants, a participant makes a first decision in each experiment.
-        people = len({*zip(units, own["participant_id"].to_list(), strict=True)})
-        if people >= FEWEST_PARTICIPANTS:
+        people = [*zip(units, own["participant_id"].to_list(), strict=True)]
+        if len(set(people)) >= FEWEST_PARTICIPANTS:
             whole, reason = intraclass_correlation(first, second, units), _NO_VARIANCE
-        whole = replace(whole, n=people)
+        whole = replace(whole, n=len(set(people)))
         rows.append(_build_row(str(decision), WHOLE_PERSONA, "ICC(1)", whole, reason))
         if attributes is None:
             continue
@@ -73,7 +74,7 @@ def persona_variance_rows(
         joined = own.join(attributes, on=keys, how="left", maintain_order="left")
         for name in attributes.columns:
             if name not in own.columns:
-                share, reason = _share_of(joined[name], first, units)
+                share, reason = _share_of(joined[name], first, units, people)
                 rows.append(_build_row(str(decision), name, "ε²", share, reason))
     return rows
 
@@ -173,12 +174,16 @@ def _estimate_in(row: PersonaVarianceRow) -> Estimate:
 
 
 def _share_of(
-    column: pl.Series, answers: list[str | float], units: list[str]
+    column: pl.Series,
+    answers: list[str | float],
+    units: list[str],
+    participants: list[tuple[str, str]],
 ) -> tuple[Estimate, str]:
     known = [n for n, value in enumerate(column.to_list()) if value is not None]
     own_units = [units[n] for n in known]
-    unknown = Estimate(math.nan, math.nan, math.nan, len(known), len(set(own_units)))
-    if len(known) < FEWEST_PARTICIPANTS:
+    people = [participants[n] for n in known]
+    unknown = Estimate(math.nan, math.nan, math.nan, len(set(people)), len(set(own_units)))
+    if unknown.n < FEWEST_PARTICIPANTS:
         return unknown, _TOO_FEW
     values = column.gather(known)
     # A number such as the age has too few participants for each value, but not for each quartile.
@@ -188,8 +193,9 @@ def _share_of(
         groups = [str(value) for value in values.to_list()]
     if len(set(groups)) > _MOST_VALUES:
         return unknown, _TOO_MANY_VALUES
-    share = explained_share([answers[n] for n in known], groups, own_units)
-    frequent = [value for value in set(groups) if groups.count(value) >= FEWEST_PER_VALUE]
+    share = explained_share([answers[n] for n in known], groups, own_units, people)
+    counts = Counter(value for _, value in {*zip(people, groups, strict=True)})
+    frequent = [value for value, count in counts.items() if count >= FEWEST_PER_VALUE]
     if len(frequent) < 2:
         return share, _ONE_VALUE
     return share, _TOO_FEW if share.n < FEWEST_PARTICIPANTS else _NO_VARIANCE
