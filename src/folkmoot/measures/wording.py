@@ -374,7 +374,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "length, not known": "Whether an effect comes from the length of the texts is not known in "
         "{number} of {over}, because shares of answers do not establish an effect as designed "
         "there ({why}).",
-        "effect not significant": "adjusted p of .05 or more in {number}",
+        "effect not established": "adjusted p of .05 or more in {number}",
         "effect not tested": "too few units for a test in {number}",
         "across": "Against {first}: {changes}.",
         "across, one": "{contrast}, {specification}: {changes}",

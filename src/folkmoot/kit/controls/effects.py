@@ -464,7 +464,7 @@ def _describe_undecided(p_values: Sequence[float]) -> Sentence:
     # Why no effect as designed is established. A p-value is NaN without a test.
     untested = sum(map(math.isnan, p_values))
     cases = {
-        "effect not significant": len(p_values) - untested,
+        "effect not established": len(p_values) - untested,
         "effect not tested": untested,
     }
     return join_sentences(
