@@ -610,3 +610,13 @@ class ReplayJournal(JournalReader):
 def _as_text(stored: bytes) -> str:
     # Bytes that are not UTF-8 become surrogates.
     return stored.decode("utf-8", "surrogateescape")
+
+
+def spent_in_journals(journals: Iterable[Path]) -> Spent:
+    """Return what the runs with these journals have spent together."""
+    total = Spent()
+    # A process that was killed when it created the journal leaves an empty file.
+    for path in (path for path in journals if path.stat().st_size):
+        with JournalReader(path) as journal:
+            total = total.add_spending(journal.spent())
+    return total

@@ -28,7 +28,7 @@ import polars as pl
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
-from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader, spent_in_journals
 from folkmoot.engine.limits.budget import Spent
 from folkmoot.engine.seats.personal_texts import (
     QUOTATION,
@@ -132,7 +132,9 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
             if run.has_file(name)
         },
         # Their journals are deleted, so what was paid for them is recorded here.
-        DELETED_SPENDING: _spent_on_deleted_files(run.path)._asdict(),
+        DELETED_SPENDING: spent_in_journals(
+            path for name in (CONTROLS, CODINGS) for path in (run.path / name).rglob(JOURNAL)
+        )._asdict(),
     }
     append_amendments(prepared, [Amendment(AMENDMENT_KIND, requested_by, utc_timestamp(), data)])
     prepared.rename(run.path / STAGING_FOLDER)
@@ -169,16 +171,6 @@ def finish_withdrawal(run: Path) -> bool:
             path.replace(target)
     shutil.rmtree(staged)
     return True
-
-
-def _spent_on_deleted_files(run: Path) -> Spent:
-    spent = Spent()
-    for path in (path for name in (CONTROLS, CODINGS) for path in (run / name).rglob(JOURNAL)):
-        # A process that was killed when it created the journal leaves an empty file.
-        if path.stat().st_size:
-            with closing(JournalReader(path)) as journal:
-                spent = spent.add_spending(journal.spent())
-    return spent
 
 
 def spent_before_withdrawals(run: Path) -> Spent:

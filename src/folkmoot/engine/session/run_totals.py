@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.journal.journal_reader import JournalReader, spent_in_journals
 from folkmoot.engine.limits.budget import Spent
 from folkmoot.engine.seats.withdrawal import spent_before_withdrawals
 from folkmoot.engine.session.folder_access import is_held
@@ -129,9 +129,7 @@ def spent_in(folders: Iterable[Path]) -> Spent:
     total = Spent()
     for folder in folders:
         path = folder / JOURNAL
-        # A process that was killed when it created the journal leaves an empty file.
-        if path.exists() and path.stat().st_size:
-            with JournalReader(path) as journal:
-                total = total.add_spending(journal.spent())
+        if path.exists():
+            total = total.add_spending(spent_in_journals([path]))
             total = total.add_spending(spent_before_withdrawals(folder))
     return total

@@ -376,11 +376,12 @@ async def _prepare_versions(
     samples: Mapping[str, Sequence[ControlledDecision]],
     everyone: Sequence[ControlledDecision],
 ) -> _Prepared:
+    study = find_study_of_run(run)
     is_earlier = _is_planned_earlier(run, _Rule.AS_THE_STUDY)
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone, is_earlier=is_earlier)
-        graph = ReplyGraph(run, journal, find_study_of_run(run).tables, is_earlier=is_earlier)
+        graph = ReplyGraph(run, journal, study.tables, is_earlier=is_earlier)
         # Read the replies behind all decisions together, because each scan reads the longest table
         # of the run. Decisions in free text are not asked again, so their replies are not needed.
         replacing = [decision for control in REPLACING for decision in samples[control]]
@@ -391,7 +392,6 @@ async def _prepare_versions(
             for text in texts_of(conversations[place])
         )
     language = session.config.requested_controls.language
-    study = find_study_of_run(run)
     alike = study.decision_design.alike(run.read_settings(study.config))
     treatments = read_treatments(
         run,
