@@ -42,9 +42,27 @@ def test_every_format_gives_the_same_personas(tmp_path: Path, kind: str) -> None
     assert (ann.id, ann.name, ann.demographics["age"], ann.extra) == (
         "a", "Ann Lee", 41, {"shoe_size": 38},
     )  # fmt: skip
-    assert ann.text == "Ann Lee, a 41-year-old woman who works as a nurse. Shoe size: 38."
+    assert ann.text == "Ann Lee, a 41-year-old woman. Occupation: a nurse; shoe size: 38."
     assert "occupation" not in bo.demographics
     assert bo.text.startswith("Bo Ray, an 18-year-old man.")
+
+
+def test_descriptions_are_correct_english_for_every_kind_of_cell(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    pl.DataFrame(
+        {
+            "age": [33],
+            "occupation": ["unemployed"],
+            "hobbies": [["chess", "tea"]],
+            "owns_a_car": [False],
+            "home": [{"rooms": 2, "garden": True}],
+        }
+    ).write_parquet(path)
+    (person,) = read_personas(path)
+    assert person.text == (
+        "a 33-year-old person. Occupation: unemployed; hobbies: chess, tea; owns a car: no; "
+        "home: rooms 2, garden yes."
+    )
 
 
 def test_a_given_description_is_kept(tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
         ("Ann, a retired nurse of 70 who sings", "a retired nurse"),
         ("an engineer from Leeds", "an engineer"),
         ("Lee works as a bus driver and reads", "a bus driver"),
+        ("Ann Lee, a 41-year-old woman. Occupation: a nurse; shoe size: 38.", "a nurse"),
         ("a participant of the study", ""),
     ],
 )

@@ -237,14 +237,25 @@ def describe_person(
     sex = {"F": "woman", "M": "man"}.get(str(normalise_sex(demographics.get("sex"))), "")
     noun = f"{age}{sex or 'person'}"
     head = f"{indefinite_article(noun)} {noun}"
-    if "occupation" in demographics:
-        head += f" who works as {demographics['occupation']}"
-    used_keys = {"age", "occupation", *(["sex"] if sex else [])}
+    # A noun phrase cannot hold every occupation of a survey, such as "unemployed" or "retired".
+    used_keys = {"age", *(["sex"] if sex else [])}
     rest = {key: demographic for key, demographic in demographics.items() if key not in used_keys}
     # A survey weight says nothing about the person.
     rest.update({key: fact for key, fact in extra.items() if not is_weight_column(key)})
-    facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in rest.items())
+    facts = "; ".join(f"{key.replace('_', ' ')}: {in_words(fact)}" for key, fact in rest.items())
     return f"{name + ', ' if name else ''}{head}." + (f" {capitalise(facts)}." if facts else "")
+
+
+def in_words(fact: object) -> str:
+    """Return the content of a cell as a reader would write it: "yes", "tea, coffee"."""
+    # Files with types hold truth values, lists and records.
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    if isinstance(fact, Mapping):
+        return ", ".join(f"{key.replace('_', ' ')} {in_words(part)}" for key, part in fact.items())
+    if isinstance(fact, list):
+        return ", ".join(map(in_words, fact))
+    return str(fact)
 
 
 def _to_json_value(value: object) -> object:

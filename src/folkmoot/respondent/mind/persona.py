@@ -226,10 +226,11 @@ def _draw_voice(lower_text: str, draw: float) -> str:
     return VOICES[int(len(VOICES) * draw)]
 
 
-# The occupation after an opening such as "You are Ann Lee, a", or after "works as a".
+# The occupation after an opening such as "You are Ann Lee, a", after "works as a", or after
+# "Occupation:", as descriptions of people in a table have it.
 _CALLING = re.compile(
     r"(?:^(?:[Yy]ou are |I am |I'm )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
-    r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as )"
+    r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as |\b[Oo]ccupation: )"
     r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w' -]{2,60})"
 )
 # The lookbehind keeps the time linear in a long run of spaces.
@@ -252,8 +253,8 @@ def with_article(phrase: str) -> str:
 
 def _self_description(text: str) -> str:
     # The occupation or role ("a nurse"), or "" if the text states none.
-    match = _CALLING.search(text)
-    description = _TAIL.sub("", match[1]).strip(" -'’") if match else ""
-    if not description or len(description.split()) > 5 or _NOT_A_CALLING.search(description):
-        return ""
-    return f"{with_article(description)} {description}"
+    for match in _CALLING.finditer(text):
+        description = _TAIL.sub("", match[1]).strip(" -'’")
+        if len(description.split()) <= 5 and not _NOT_A_CALLING.search(description):
+            return f"{with_article(description)} {description}"
+    return ""

@@ -235,7 +235,7 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
         written_texts = [persona.text, persona.base] if persona.text != generated_text else []
         background_texts = [*dict.fromkeys(written_texts), str(given.get("background", ""))]
         background_texts += [
-            f"{attribute.replace('_', ' ')}: {value}"
+            f"{attribute.replace('_', ' ')}: {table.in_words(value)}"
             for attribute, value in given.items()
             if (attribute not in Given.model_fields and not is_weight_column(attribute))
             or (
