@@ -22,10 +22,18 @@ from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.findings import ASKED, USER_DRIFT, control_findings
-from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, NO_PERSONA, RETEST, ControlRow
+from folkmoot.kit.controls.tables import (
+    AS_DESIGNED,
+    NEGATIVE,
+    NO_PERSONA,
+    RETEST,
+    SAME_LENGTH,
+    ControlRow,
+)
 from folkmoot.provenance import Quoted, Source, concatenate_texts
 from folkmoot.report.document.validity import build_validity_card
 from folkmoot.report.study_check import run_dry_run
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
@@ -110,6 +118,22 @@ def test_a_shared_session_repeated_without_personas_has_no_portraits(
             assert entry is not None
             system = entry.request["messages"][0]["content"]
             assert not any(text in system for text in portraits)
+
+
+def test_a_shared_session_repeated_with_neutral_texts_has_no_real_statement(
+    town_hall: tuple[RunFolder, pl.DataFrame],
+) -> None:
+    """With other replies a session takes another path, with texts that the run did not have."""
+    run, _ = town_hall
+    controls = RunFolder(run.path / CONTROLS)
+    spans = controls.read_table(PROVENANCE).filter(
+        pl.col("address").str.starts_with(f"decision-{SAME_LENGTH}/set01_lv1/")
+    )
+    # Statements, items of the ballot and the consensus were replaced: their source is the control.
+    asked = spans.filter(pl.col("address").str.contains("/after/"))
+    assert asked.filter(source_id="study.controls").height
+    kinds = ["utterance", "proposal"]
+    assert asked.filter(pl.col("kind").is_in(kinds))["source_id"].to_list() == []
 
 
 def test_a_mediator_answers_controls_and_has_separate_contrasts(

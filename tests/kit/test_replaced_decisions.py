@@ -130,7 +130,7 @@ def test_a_short_description_is_replaced_by_a_description() -> None:
         quote_value("nurse", "persona", "members.work/group/p1", "p1"),
     )
     text = concatenate_texts(parts, plain=None)
-    subject = Subject(frozenset(("p1",)), "p1", frozenset())
+    subject = Subject(frozenset(("p1",)), "p1", frozenset(), frozenset(("p1",)))
     assert replaced_texts(NO_PERSONA, subject, [text], {}, "en") == [
         f"You are {NO_DESCRIPTION['en']}.\n\nYou are travelling as Parent 1. Your work: not stated"
     ]

@@ -39,7 +39,7 @@ def reverse_lists(text: SourcedText, treatment: str = "") -> str:
     """
     ids = (span.source.id for span in spans_of(text))
     texts = frozenset(id for id in ids if id.startswith(treatment))
-    subject = Subject(frozenset({"other"}), "other", texts)
+    subject = Subject(frozenset({"other"}), "other", texts, frozenset({"other"}))
     (changed,) = replaced_texts(ORDER, subject, [text], {}, "en")
     return str(changed)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from folkmoot.provenance import Source
 from folkmoot.storage.run_folder import RunFolder
 
 # (name of a decision, its address) → the question that it answers.
@@ -34,6 +35,9 @@ class DecisionDesign:
     # conditions show alike. They are no treatment, also if some prompts of a condition were never
     # sent because of what was answered before.
     alike: Callable[[Any], Collection[str]] = lambda _config: ()
+    # Returns the kind of a text in the table `exposure`, or "" for a text that it does not count. A
+    # session that is run again may take another path and show texts that the run did not have.
+    kind_of_text: Callable[[Source], str] = lambda _source: ""
     # Returns a function of the name and the address of a decision in the table `exposure`, which
     # returns the question that the decision answers. Controls compare a participant's first
     # decision with the final one only if both answer one question.

@@ -125,6 +125,9 @@ class _Rule(StrEnum):
     # The design declares which texts all conditions show (`DecisionDesign.alike`). Earlier versions
     # took for common only those that were shown in each condition.
     ALIKE = "alike_by_design"
+    # In a session that is run again, texts that the run did not have are replaced too, and in a
+    # reply for several participants the words of all of them.
+    WHOLE_SESSIONS = "whole_sessions_replaced"
     # The reply that a researcher gave in a fork stays as given. Earlier versions asked a model in
     # its place.
     KEEPS_GIVEN = "given_replies_stay"
@@ -396,6 +399,9 @@ async def _prepare_versions(
     treatments = read_treatments(
         run,
         () if _is_planned_earlier(run, _Rule.ALIKE) else alike,
+        None
+        if _is_planned_earlier(run, _Rule.WHOLE_SESSIONS)
+        else study.decision_design.kind_of_text,
         exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
     )
     keeps_given = not _is_planned_earlier(run, _Rule.KEEPS_GIVEN)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -148,6 +148,12 @@ class TreatmentTexts:
     # The writer of each utterance that another speaker, such as a mediator, wrote in the name of a
     # participant.
     writers: Mapping[str, str]
+    # The kinds of the treatment texts at a decision, by its address.
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # See `DecisionDesign.kind_of_text`. None for controls that an earlier version planned: if a
+    # session is run again, they replace only texts that the run had, and in a reply for several
+    # participants the words of none of them.
+    kind_of_text: Callable[[Source], str] | None = None
     # True for controls that an earlier version planned. In reversed order they exchange any two
     # texts of a prompt, whether or not they are entries of one list.
     exchanges_any: bool = False
@@ -163,6 +169,7 @@ class TreatmentTexts:
             who,
             decision.speaker_id,
             self.at(decision.address),
+            who,
             decision.options,
             self.exchanges_any,
         )
@@ -176,13 +183,15 @@ class Subject(NamedTuple):
     speaker_id: str
     # The ids of the treatment texts.
     treatment: frozenset[str]
+    # The participants whose own words stay.
+    keeps_words_of: frozenset[str]
     # The options of the decision.
     options: tuple[str, ...] = ()
     # See `TreatmentTexts.exchanges_any`.
     exchanges_any: bool = False
 
     def is_own(self, source: Source, writers: Mapping[str, str]) -> bool:
-        """Return whether a text is the persona of one of `participants` or was said by one of them.
+        """Return whether a text is a persona or was said by one of `keeps_words_of`.
 
         `writers`: the writer of each utterance that was written in another speaker's name.
         """
@@ -191,7 +200,7 @@ class Subject(NamedTuple):
         # A leading role may have written the words in the participant's name.
         is_writer = writers.get(source.id, self.speaker_id) == self.speaker_id
         is_said = source.kind in ("utterance", "answer", "reply")
-        return is_said and is_writer and source.speaker in self.participants
+        return is_said and is_writer and source.speaker in self.keeps_words_of
 
 
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
@@ -224,12 +233,17 @@ def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, mome
 
 
 def read_treatments(
-    run: RunFolder, alike: Collection[str] = (), *, exchanges_any: bool = False
+    run: RunFolder,
+    alike: Collection[str] = (),
+    kind_of_text: Callable[[Source], str] | None = None,
+    *,
+    exchanges_any: bool = False,
 ) -> TreatmentTexts:
     """Return the treatment texts of a run.
 
     - `alike`: kinds of text that all conditions show, as `DecisionDesign.alike` declares them.
-    - `exchanges_any`: True for controls that an earlier version planned, see `TreatmentTexts`.
+    - `kind_of_text`, `exchanges_any`: see `TreatmentTexts`. They differ for controls that an
+      earlier version planned.
     """
     # They come from the table `exposure`.
     columns = ("address", "condition", "kind", "text_ids")
@@ -237,10 +251,12 @@ def read_treatments(
     rows = table.filter(pl.col("expected")).select(columns).collect()
     shown: dict[str, set[str]] = {}
     conditions: dict[str, set[str]] = {}
+    texts_of: dict[str, dict[str, set[str]]] = {}
     common: set[str] = set()
     for address, condition, kind, ids in rows.iter_rows():
         listed = json.loads(ids) if isinstance(ids, str) else ids or []
         shown.setdefault(address, set()).update(listed)
+        texts_of.setdefault(address, {}).setdefault(kind, set()).update(listed)
         for id in listed:
             conditions.setdefault(id, set()).add(condition)
         if kind in alike:
@@ -253,6 +269,11 @@ def read_treatments(
         {address: frozenset(ids) for address, ids in shown.items()},
         frozenset(common),
         find_writers(run, conditions),
+        {
+            address: frozenset(kind for kind, ids in own.items() if ids - common)
+            for address, own in texts_of.items()
+        },
+        kind_of_text,
         exchanges_any,
     )
 

@@ -77,6 +77,8 @@ class SessionParts(NamedTuple):
     # Whom each speaker answers for: usually the speaker alone.
     participants_of: Mapping[str, frozenset[str]]
     text_ids: frozenset[str]
+    # The kinds of these texts.
+    kinds: frozenset[str]
     option_lists: tuple[tuple[str, ...], ...]
 
 
@@ -95,6 +97,7 @@ def read_sessions(run: RunFolder, treatments: TreatmentTexts) -> dict[str, Sessi
     scopes: dict[str, set[str]] = {}
     participants_of: dict[str, dict[str, set[str]]] = {}
     text_ids: dict[str, set[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for unit, participant_id, address, speaker_id in rows:
         # A decision at the root of the protocol belongs to no session.
         if not (around := enclosing_scopes(address)):
@@ -104,6 +107,7 @@ def read_sessions(run: RunFolder, treatments: TreatmentTexts) -> dict[str, Sessi
         scopes.setdefault(unit, set()).add(own)
         participants_of.setdefault(unit, {}).setdefault(speaker_id, set()).add(participant_id)
         text_ids.setdefault(unit, set()).update(treatments.at(address))
+        kinds.setdefault(unit, set()).update(treatments.kinds.get(address, ()))
     unit_of = {scope: unit for unit in scopes for scope in scopes[unit]}
     option_lists: dict[str, set[tuple[str, ...]]] = {}
     answers = run.scan_table("answers").filter(pl.col("options").is_not_null())
@@ -118,6 +122,7 @@ def read_sessions(run: RunFolder, treatments: TreatmentTexts) -> dict[str, Sessi
             tuple(sorted(scopes[unit])),
             {speaker: frozenset(who) for speaker, who in participants_of[unit].items()},
             frozenset(text_ids[unit]),
+            frozenset(kinds[unit]),
             # In a fixed order, so that a resume builds the same prompts.
             tuple(sorted(option_lists.get(unit, ()))),
         )
@@ -154,10 +159,22 @@ def revise_sessions(
         session = sessions[unit]
         if speaker.id not in session.participants_of:
             return built, options
+        participants, treatment = session.participants_of[speaker.id], session.text_ids
+        keeps_words_of = participants
+        if (kind_of_text := treatments.kind_of_text) is not None:
+            # With other replies, a session may take another path, on which it shows texts that the
+            # run did not have.
+            ids = {
+                span.source.id for span in built.spans if kind_of_text(span.source) in session.kinds
+            }
+            treatment |= ids - treatments.common
+            # The words of each of several participants are a treatment of the others.
+            keeps_words_of = participants if len(participants) == 1 else frozenset()
         subject = Subject(
-            session.participants_of[speaker.id],
+            participants,
             speaker.id,
-            session.text_ids,
+            treatment,
+            keeps_words_of,
             exchanges_any=treatments.exchanges_any,
         )
         texts = [

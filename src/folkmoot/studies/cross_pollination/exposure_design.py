@@ -124,5 +124,8 @@ def _questions(_run: RunFolder) -> QuestionOf:
 EXPOSURE = ExposureTable(exposure_decisions, label_source, own="")
 # The prompt of the delayed vote has no text of a treatment.
 DECISION_DESIGN = DecisionDesign(
-    apart={THIRD: "delayed"}, alike=_kinds_of_all_conditions, questions=_questions
+    kind_of_text=EXPOSURE.label,
+    apart={THIRD: "delayed"},
+    alike=_kinds_of_all_conditions,
+    questions=_questions,
 )

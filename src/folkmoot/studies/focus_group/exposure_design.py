@@ -132,6 +132,7 @@ def _name_decision(question: str, when: str) -> str:
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
 # The treatment of a focus group is the discussion, so the last decision after it is the final one.
 DECISION_DESIGN = DecisionDesign(
+    kind_of_text=EXPOSURE.label,
     apart={_name_decision(question, ALONE): ALONE for question in ASKED},
     questions=_questions,
 )

@@ -127,4 +127,6 @@ def _questions(_run: RunFolder) -> QuestionOf:
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
 # Members state their preferences once, before the mediation, and all conditions use them.
-DECISION_DESIGN = DecisionDesign(alike=lambda _config: (PREFERENCES,), questions=_questions)
+DECISION_DESIGN = DecisionDesign(
+    kind_of_text=EXPOSURE.label, alike=lambda _config: (PREFERENCES,), questions=_questions
+)

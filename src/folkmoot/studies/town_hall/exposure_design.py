@@ -222,4 +222,4 @@ def _questions(_run: RunFolder) -> QuestionOf:
 
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
-DECISION_DESIGN = DecisionDesign(questions=_questions)
+DECISION_DESIGN = DecisionDesign(kind_of_text=EXPOSURE.label, questions=_questions)

@@ -158,4 +158,6 @@ def _question_in(text: str | Mapping[str, str]) -> str:
 
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source)
-DECISION_DESIGN = DecisionDesign(independent_unit=_session_of_unit, questions=_questions)
+DECISION_DESIGN = DecisionDesign(
+    kind_of_text=EXPOSURE.label, independent_unit=_session_of_unit, questions=_questions
+)
