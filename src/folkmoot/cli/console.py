@@ -33,7 +33,7 @@ from folkmoot.errors import (
     UnknownCostError,
 )
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import command_line
+from folkmoot.hints import capitalise, command_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -148,6 +148,9 @@ def show_error(error: FolkmootError) -> None:
         console.print(_describe_report(error), soft_wrap=True)
     else:
         console.print(f"[red]Error:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
+        is_run_stopped = isinstance(error, (FatalModelError, StorageError))
+        if is_run_stopped and (uncertain_calls := _describe_abandoned_calls()):
+            console.print(f"{capitalise(uncertain_calls)}.", soft_wrap=True)
         # A key may be revoked in the middle of a run that was paid for.
         if isinstance(error, FatalModelError) and _StartedRun.folder is not None:
             console.print(f"{_ALL_SAVED} The run can go on when the cause is removed.")
