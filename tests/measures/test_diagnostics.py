@@ -508,10 +508,28 @@ def test_yes_no_choices_of_a_coder_are_no_yes_saying():
     coder_rows = [
         make_row(value="yes", speaker_id=f"p{i}", options=options, role="coder") for i in range(60)
     ]
-    for role, verdict in (("coder", "not known"), ("participant", "failed")):
+    verdicts = {"coder": "not known", "second_coder": "not known", "participant": "failed"}
+    for role, verdict in verdicts.items():
         rows = [{**answer_row, "role": role} for answer_row in coder_rows]
         checks = {check.key: check for check in check_answers(rows)}
         assert checks["acquiescence"].verdict == verdict
+
+
+@pytest.mark.parametrize("role", ["coder", "second_coder"])
+def test_bad_replies_of_a_coder_change_no_check(role: str) -> None:
+    kinds = ("choice", "text", "json")
+    rows = [make_row(kind, speaker_id=f"p{i}", finish="stop") for i in range(400) for kind in kinds]
+    rows += [make_row("json", speaker_id="p0", finish="stop", missing="declined")]
+    bad_replies = [
+        {"missing": "declined"},
+        {"missing": "unparsed", "how": "unreadable"},
+        {"missing": "none_of_these"},
+        {"parse_step": "repaired", "reasks": 1},
+        {"finish": "length"},
+        {"words": 4_000},
+    ]
+    of_coder = [make_row("json", **{"role": role, **bad}) for bad in bad_replies * 20]
+    assert check_answers([*rows, *of_coder]) == check_answers(rows)
 
 
 def test_check_answers_reads_the_table_of_any_study():

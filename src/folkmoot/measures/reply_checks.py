@@ -70,8 +70,9 @@ OFF_LIST_STEPS = frozenset(name for name, step in PARSE_STEPS.items() if step.is
 # Titles of checks that the validity card of a report looks up in the finding on all checks.
 REFUSALS_TITLE = "Refusals"
 BY_PROVIDER = "refused by the provider"
-# The role of a model that codes texts.
-CODER = "coder"
+# The roles of models that code texts.
+CODER, SECOND_CODER = "coder", "second_coder"
+CODERS = frozenset({CODER, SECOND_CODER})
 # The noun for a unit if only the function that returns it is known.
 UNIT_NAME = "independent unit"
 # Reasons of missing answers that may be refusals in plain words.
@@ -92,7 +93,7 @@ def is_json_answer(row: Row) -> bool:
 def part_of_stage(row: Row) -> Hashable:
     """Return the part of a stage to which a row of `answers` belongs. A part can be a group."""
     # All rows of a role that codes texts form one part, because a coder reads texts of all groups.
-    return row["role"] if row["role"] == CODER else str(row["scope"]).split("/")[1]
+    return row["role"] if row["role"] in CODERS else str(row["scope"]).split("/")[1]
 
 
 def count_faults(
@@ -108,7 +109,7 @@ def count_faults(
 
 def _without_coders(rows: Iterable[Row]) -> Iterator[Row]:
     # Coders describe texts. Their replies do not tell whether a model is fit to answer.
-    return (row for row in rows if row.get("role") != CODER)
+    return (row for row in rows if row.get("role") not in CODERS)
 
 
 def _count_by_unit(
@@ -264,16 +265,17 @@ def check_refusals(
     def reason_of(row: Row) -> str:
         return _refusal_reason(row) or _way_out((field_reasons or {}).get(str(row.get("address"))))
 
-    reasons = Counter(filter(None, map(reason_of, answers)))
+    reasons = Counter(filter(None, map(reason_of, _without_coders(answers))))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
         why = word("refusal", "earlier version")
         return unchecked_result("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
     counted = ", ".join(f"{reason} {reasons[reason]:,}" for reason in sorted(reasons))
+    faults = count_faults(answers, lambda row: bool(reason_of(row)), unit_of)
     check = share_check(
         "refusals",
         REFUSALS_TITLE,
-        count_faults(answers, lambda row: bool(reason_of(row)), unit_of),
+        faults,
         REFUSALS,
         f" ({counted})" if counted else "",
         unit_name,
@@ -281,10 +283,11 @@ def check_refusals(
     sentences = [check.says]
     if field_reasons is None and any(map(is_structured, _without_coders(answers))):
         sentences.append(word("check", "refusals, whole answers"))
-    unread = sum(1 for row in answers if row.get("missing") in UNREAD)
+    unread = sum(1 for row in _without_coders(answers) if row.get("missing") in UNREAD)
+    asked = sum(of_unit for _, of_unit in faults.values())
     # A model that ignores the ways out refuses in plain words. The parser cannot distinguish these
     # from noise.
-    if unread and reasons.total() + unread > REFUSALS * len(answers):
+    if unread and reasons.total() + unread > REFUSALS * asked:
         if check.verdict == PASSED:
             check = replace(check, verdict=NOT_KNOWN)
         unread_text = format_count(unread, "reply", "replies")
@@ -337,10 +340,11 @@ def check_malformed(
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
     """Check that no reply was still cut off after a retry with twice the token limit."""
-    # A single cut reply fails the check, because its text would be used as if it were complete. The
+    # A single cut reply fails the check, because its text would be used as if it were complete. A
+    # cut reply of a coder is unreadable and gives no code. The
     # verdict is "not known" if the server said of no reply why it ended.
     title, margin = "Cut replies", Margin(high=0.0)
-    ended = Counter(str(r.get("finish") or "unknown") for r in answers)
+    ended = Counter(str(r.get("finish") or "unknown") for r in _without_coders(answers))
     said = sum(n for finish, n in ended.items() if not finish.startswith("unknown"))
     if not said:
         why = word("refusal", "no finish reasons" if ended else "no answers")

@@ -14,6 +14,7 @@ from folkmoot.engine.journal.journal import escape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.measures.reply_checks import CODERS
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.talk import ReplyView, base_of, fields_of, is_within, place_of, replies_at
 
@@ -32,9 +33,7 @@ REFERENCES = "references"
 
 # Roles of speakers who lead a conversation or code its texts, without taking part. A role may also
 # be one of the study type, such as resident.
-LEADERS = frozenset(
-    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
-)
+LEADERS = CODERS | {"moderator", "mediator", "facilitator", "planner", "summarizer", "host"}
 
 Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 

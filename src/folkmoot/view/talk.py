@@ -17,7 +17,7 @@ from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.engine.journal.journal import JournalEntry, escape_address_part, unescape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.measures.reply_checks import CODER
+from folkmoot.measures.reply_checks import CODERS
 from folkmoot.storage.findings import column_heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import is_one_of
@@ -165,7 +165,7 @@ def replies_at(
     for address in addresses:
         entries = _entries_of_call(journal, address, expand_texts=False)
         # A coder reads texts of the run and takes no part in its conversations.
-        if entries and not (address in answers and answers[address].role == CODER):
+        if entries and not (address in answers and answers[address].role in CODERS):
             entries_by_address[address] = entries
     result, turns_by_place = (
         [],

@@ -10,6 +10,7 @@ import pytest
 
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
@@ -148,6 +149,29 @@ def test_stated_positions_are_held_against_the_words(
     stated = statements.filter(statements["when"] != "retest")["position"]  # these are not coded
     row = read_findings(mixed)["words_and_positions"].grid.rows[0]
     assert row[1] == pytest.approx((stated >= 0.05).sum() / 24)
+
+
+def test_replies_of_a_second_coder_are_no_replies_of_participants(
+    coded: tuple[RunFolder, ScriptedProvider], tmp_path: Path
+) -> None:
+    def code_badly_second(request: ModelRequest, address: str) -> str:
+        if address.startswith("second_coding/opinion"):
+            return json.dumps({"codes": [{"code": "declined", "quote": ""}]})
+        if address.startswith("second_coding/"):
+            return "I can't help with that."
+        return code_correctly(request, address)
+
+    second_coder = "models: {second_coder: openai/gpt-4o}\n"
+    run = run_focus_group(
+        tmp_path, THREE_GROUPS + second_coder, provider=ScriptedProvider(code_badly_second)
+    )
+    reasons = run.read_table("answers").filter(role="second_coder")["missing"]
+    assert {"declined", "unparsed"} <= {*reasons} and len(reasons) > 20
+    of_one_coder = read_findings(coded[0])["respondent_checks"]
+    assert read_findings(run)["respondent_checks"] == of_one_coder
+    page = write_report(run).read_text("utf-8")
+    assert "answers have no valid value" not in page
+    assert "3 groups" in page and "4 groups" not in page and "5 groups" not in page
 
 
 def test_without_a_coder_nothing_is_found_and_it_is_said(tmp_path: Path) -> None:

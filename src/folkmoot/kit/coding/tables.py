@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from folkmoot.measures.reply_checks import CODER
+from folkmoot.measures.reply_checks import CODER, SECOND_CODER
 from folkmoot.storage.rows import Row, column
 
 # Who coded: the two models, a phrase rule, a human.
-CODER_ROLE, SECOND_CODER_ROLE, RULE_ROLE, HUMAN_ROLE = CODER, "second_coder", "rule", "person"
+CODER_ROLE, SECOND_CODER_ROLE, RULE_ROLE, HUMAN_ROLE = CODER, SECOND_CODER, "rule", "person"
 
 
 class CodebookRow(Row, table="codebooks", key=("codebook",)):

@@ -39,7 +39,7 @@ from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.measures.reply_checks import CODER
+from folkmoot.measures.reply_checks import CODERS
 from folkmoot.measures.wording import join_sentences, word
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import SECTION as POOLED
@@ -208,7 +208,7 @@ def _name_shared_conversations(finding: Finding, run: RunFolder, unit: ReplyUnit
 
 
 def _count_units(answers: pl.LazyFrame, unit: ReplyUnit) -> int:
-    rows = answers.select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
+    rows = answers.select(REPLY_COLUMNS).filter(~pl.col("role").is_in(CODERS))
     return len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
 
 

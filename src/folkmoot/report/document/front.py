@@ -22,6 +22,7 @@ from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, condition_name
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
+from folkmoot.measures.reply_checks import CODERS
 from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, SPREADS, CardRow
@@ -437,7 +438,7 @@ def trust_lights(
         *_caution_lights(run, findings),
     ]
     if not found:
-        answers = run.manifest.get("answers", {}).get("count", 0)
+        answers, _ = _count_answers(run)
         found = [
             TrustLight(
                 "green",
@@ -506,6 +507,19 @@ def _describe_no_answer(calls: int) -> str:
     )
 
 
+def _count_answers(run: RunFolder) -> tuple[int, int]:
+    # The number of answers, and of those without a valid value. The manifest counts the replies of
+    # coders too, but a text without a code is no missing answer.
+    counted = run.manifest.get("answers") or {}
+    answers, missing = counted.get("count") or 0, sum((counted.get("missing") or {}).values())
+    if answers and run.has_table("answers"):
+        of_coders = run.scan_table("answers").filter(pl.col("role").is_in(CODERS))
+        reasons = of_coders.select("missing").collect()["missing"]
+        answers -= len(reasons)
+        missing -= (reasons.fill_null("") != "").sum()
+    return answers, missing
+
+
 def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[TrustLight]:
     if withdrawn := len(read_withdrawals(run.path)):
         yield TrustLight(
@@ -515,10 +529,10 @@ def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Tru
             "the comparison of people and models. Options and numbers that they gave stay in the "
             "study's own tables and in the figures made of these.",
         )
-    answers = run.manifest.get("answers", {})
-    missing = sum((answers.get("missing") or {}).values()) / max(1, answers.get("count") or 0)
-    if missing > MOST_MISSING:
-        yield TrustLight("amber", f"{format_percent(missing)} of answers have no valid value.")
+    answers, missing = _count_answers(run)
+    if missing > MOST_MISSING * answers:
+        share = format_percent(missing / max(1, answers))
+        yield TrustLight("amber", f"{share} of answers have no valid value.")
     if cut := run.manifest.get("cut_replies", {}).get("kept", 0):
         finishes = (finish for (finish,) in run.rows("answers", "finish"))
         # The table says which limit cut them. It may have been changed after the run.
