@@ -506,6 +506,24 @@ def test_conditions_with_questions_in_random_order_are_compared_by_one_question(
     assert effects[AS_DESIGNED].estimate.value == 0
 
 
+def test_eight_units_that_are_alike_do_not_show_that_drift_is_small() -> None:
+    """In each of eight halls, one of twelve participants gives another answer under B."""
+    answers = [
+        make_answer(NEGATIVE, f"{condition}{hall}-{number}", value, question="animal")
+        | {"unit": f"hall {hall}"}
+        for condition in "AB"
+        for hall in range(8)
+        for number in range(12)
+        for value in ["dog" if (condition, number) == ("B", 0) else "cat"]
+    ]
+    findings = compute_findings([*make_votes("AB"), *answers])
+    (row,) = read_rows(findings, "user_drift")
+    assert row["drift_share"] == pytest.approx(1 / 12) and row["units"] == 8
+    assert row["verdict"] == "not known"
+    # As without any drift, where the interval of eight units reaches 31 %.
+    assert row["high_share"] == pytest.approx(0.42, abs=0.01)
+
+
 def test_a_row_of_few_units_is_the_illustration_and_not_the_finding() -> None:
     """One moderator was asked again with neutral texts, and 40 participants in order reversed."""
     participants = list_participants("A", 40)

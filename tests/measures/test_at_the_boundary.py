@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 
-from folkmoot.measures.agreement import correlation_with_oneself, kappa_of_possible
+from folkmoot.measures.agreement import (
+    correlation_with_oneself,
+    kappa_of_possible,
+    krippendorff_interval,
+)
 from folkmoot.measures.diagnostics import (
     NOT_KNOWN,
     PASSED,
@@ -37,6 +42,7 @@ from folkmoot.measures.inference.paired_votes import paired_shares
 from folkmoot.measures.inference.proportions import between, newcombe, wilson
 from folkmoot.measures.inference.rectified import rectified_mean
 from folkmoot.measures.persona_variance import explained_share, intraclass_correlation
+from folkmoot.measures.replayed import fidelity
 from folkmoot.measures.reply_checks import share_of_replies
 from folkmoot.measures.retest import Repeat
 from folkmoot.randomness import generator
@@ -158,12 +164,24 @@ def iterate_other_estimates(units):
     yield "correlation constant", correlation_with_oneself(equal, equal, ["q"] * units, names)
     yield "kappa", kappa_of_possible(words, words)
     yield "kappa constant", kappa_of_possible(["yes"] * units, ["yes"] * units)
+    # Units of three, who are alike in all units. Their shares are no binary fractions.
+    trios = [name for name in names for _ in range(3)]
+    votes = ["a", "b", "b"] * units, ["a", "a", "b"] * units
+    yield "kappa of equal trios", kappa_of_possible(*votes, (), trios)
+    yield "icc of equal trios", intraclass_correlation([1, 5, 3] * units, [2, 5, 3] * units, trios)
+    yield "attribute of equal trios", explained_share([1, 5, 3] * units, [1, 2, 2] * units, trios)
+    for distances in ("ordinal", "interval"):
+        codes = [[1, 2, 3] * units, [2, 2, 3] * units]
+        yield f"{distances} alpha", krippendorff_interval(codes, distances, trios)
+    yield "nominal alpha", krippendorff_interval(codes, "nominal", trios)
     yield "icc", intraclass_correlation(mixed, mixed, names)
     yield "attribute", explained_share(mixed, mixed, names)
     yield "evenness of one", evenness_estimate([units, 0, 0])
     yield "evenness of all", evenness_estimate([units, units])
     yield "ratio", effective_ratio(np.diag([units, units]))
     yield "ratings", spread_of_ratings(np.full((units, 2), 4.0), 6)
+    yield "fractions", spread_of_ratings(np.full((units, 2), 0.1), 6)
+    yield "ratings at both ends", spread_of_ratings(np.array([[0.0], [6.0]] * units), 6)
     if units > 1:
         yield "rectified", rectified_mean(equal, equal, [3.0] * 100).corrected
         people = [1.0] * units
@@ -181,6 +199,17 @@ def iterate_other_estimates(units):
         ConditionAnswers(tuple(equal), other.units),
     )
     yield "drift of numbers", measure_drift([numbers], generator(0, ("n",))).questions[0].difference
+    # In each unit one of three, or of twenty, changes.
+    for size, answer, changed in product((3, 20), ("one", 0.1), ("other", 0.7)):
+        if isinstance(answer, str) == isinstance(changed, str):
+            within = tuple(name for name in names for _ in range(size))
+            question = (
+                ConditionAnswers((answer,) * len(within), within),
+                ConditionAnswers((changed, *[answer] * (size - 1)) * units, within),
+            )
+            drift = measure_drift([question], generator(0, ("trios",)))
+            yield f"drift of one in {size}", drift.mean
+            yield f"difference of one in {size}", drift.questions[0].difference
 
 
 @pytest.mark.parametrize("units", UNIT_COUNTS)
@@ -193,6 +222,23 @@ def test_all_intervals_have_a_width(units):
             ), (name, estimate)
             assert estimate.high - estimate.low > 0.7 / (2 * units), (name, estimate)
         assert math.isnan(estimate.low) == math.isnan(estimate.high), (name, estimate)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 100.1])
+def test_equal_fractions_do_not_vary(value):
+    """The mean of 37 times 0.1 is not exactly 0.1."""
+    equal, other, names = [value] * 37, [float(n % 5) for n in range(37)], range(37)
+    assert math.isnan(intraclass_correlation(equal, equal, names).value)
+    assert math.isnan(rectified_mean(equal, other, [3.0] * 100).fit)
+    assert math.isnan(rectified_mean(other, equal, [3.0] * 100).fit)
+    assert math.isnan(fidelity(other, equal).correlation) and math.isnan(
+        fidelity(equal, other).correlation
+    )
+    sides = (
+        ConditionAnswers(tuple(equal), tuple(names)),
+        ConditionAnswers((0.4,) * 37, tuple(names)),
+    )
+    assert math.isinf(measure_drift([sides], generator(0, ("n",))).questions[0].difference.value)
 
 
 def make_repeats(answers, last, untouched=True):

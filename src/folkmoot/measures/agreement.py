@@ -13,7 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.clustered import encode_labels, interval_of_equal_units
 from folkmoot.measures.inference.distributions import student_quantile
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, NORMAL_QUANTILE, Estimate, jackknife
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    NORMAL_QUANTILE,
+    ROUNDING,
+    Estimate,
+    jackknife,
+)
 from folkmoot.measures.inference.proportions import score_interval
 
 FloatArray = NDArray[np.float64]
@@ -87,7 +93,7 @@ def _interval_of_codes(parts: FloatArray, units: int) -> tuple[float, float]:
     g = len(parts)
     # The variance of a ratio estimate, with clusters as sampling units.
     variance = g / (g - 1) * float(((apart - share * codes) ** 2).sum()) / float(codes.sum()) ** 2
-    pairs = min(share * (1 - share) / variance, units) if variance else g
+    pairs = min(share * (1 - share) / variance, units) if variance > ROUNDING**2 else g
     low, high = score_interval(share, pairs, student_quantile(0.975, g - 1))
     # alpha = 1 − scale · share, so the bounds of the share give those of alpha. The caller rules
     # out equal codes, for which the scale is undefined.
@@ -109,6 +115,9 @@ def _interval_of_distances(
     if not np.isfinite(without).all() or (without >= 1).any():
         return math.nan, math.nan
     _, error = jackknife(-math.log(1 - alpha), -np.log(1 - without), np.ones(len(parts)))
+    if error <= ROUNDING:
+        # All clusters are alike, so there is no variance to use either.
+        return math.nan, math.nan
     # A symmetric interval of −log(1 − alpha) keeps the upper bound of alpha below 1.
     reach = student_quantile(0.975, len(parts) - 1) * error
     return 1 - (1 - alpha) * math.exp(reach), 1 - (1 - alpha) * math.exp(-reach)
@@ -252,14 +261,15 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 
 
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
-    # `values` are 0 or 1. The effective number is at most n. If all values are equal, it is the
-    # number of groups.
+    # `values` are 0 or 1. The effective number is at most n. If the shares of all
+    # groups are equal, it is the number of groups.
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
         return float(n), people
     apart = np.bincount(groups, weights=values - mean)
     variance = people / max(1, people - 1) * float(apart @ apart) / n**2
-    return (min(mean * (1 - mean) / variance, n) if variance else float(people)), people
+    pairs = min(mean * (1 - mean) / variance, n) if variance > ROUNDING**2 else float(people)
+    return pairs, people
 
 
 def correlation_with_oneself(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from folkmoot.measures.bands import Band
 from folkmoot.measures.diversity import effective_number, normalised_entropy
+from folkmoot.measures.inference.estimates import varies
 
 FloatArray = NDArray[np.float64]
 # An arm or item with fewer answers is left out of a range: its value is mostly chance.
@@ -183,7 +184,7 @@ def _mean_absolute_change(answers: _Answers) -> float:
 
 def _correlation(answers: _Answers) -> float:
     before, after = _ratings_of(answers)
-    return float(np.corrcoef(before, after)[0, 1]) if before.std() and after.std() else math.nan
+    return float(np.corrcoef(before, after)[0, 1]) if varies(before) and varies(after) else math.nan
 
 
 def _evenness(answers: _Answers) -> float:
@@ -203,7 +204,7 @@ def _spread(answers: _Answers) -> float:
 
 def _spread_ratio(answers: _Answers) -> float:
     before, after = _ratings_of(answers)
-    return float(after.std() / before.std()) if before.std() else math.nan
+    return float(after.std() / before.std()) if varies(before) else math.nan
 
 
 _OPTION, _SIDE = "with another option", f"on another side ({', '.join(SIDES)})"

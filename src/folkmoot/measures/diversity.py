@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.clustered import interval_of_equal_units
 from folkmoot.measures.inference.distributions import clopper_pearson, student_quantile
-from folkmoot.measures.inference.estimates import Estimate, jackknife
+from folkmoot.measures.inference.estimates import ROUNDING, Estimate, jackknife
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -156,15 +156,21 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
     n, total, squares = known.sum(axis=0), y.sum(axis=0), (y * y).sum(axis=0)
     value = float(_median_spread(n, total, squares)) / scale
     without = _median_spread(n - known, total - y, squares - y * y) / scale
-    if value <= 0:
+    if value <= ROUNDING:
         # A share of participants may answer otherwise unseen, at most with the other end.
         unseen = interval_of_equal_units(0.0, np.ones(len(x)), (0.0, 1.0))[1]
         widest = min(unseen, 0.5)
         high = math.sqrt(widest * (1 - widest))
         return Estimate(value, 0.0, high, len(x), method="Wilson, of equal answers")
-    if not (without > 0).all():
+    if not (without > ROUNDING).all():
         return Estimate(value, math.nan, math.nan, len(x))
     _, error = jackknife(math.log(value), np.log(without), np.ones(len(x)))
+    if error <= ROUNDING:
+        # The spread is the same without any one of the participants, such as with each half at one
+        # end. Those who answer otherwise unseen may be in the middle or at the ends.
+        unseen = interval_of_equal_units(0.0, np.ones(len(x)), (0.0, 1.0))[1]
+        low, high = (math.sqrt(value**2 * (1 - unseen) + unseen * end) for end in (0.0, 0.25))
+        return Estimate(value, low, max(value, high), len(x), method="Wilson, of equal answers")
     reach = math.exp(student_quantile(0.975, len(x) - 1) * error)
     return Estimate(value, value / reach, value * reach, len(x), method="jackknife")
 

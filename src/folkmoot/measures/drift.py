@@ -17,7 +17,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, NORMAL_QUANTILE, Estimate
+from folkmoot.measures.inference.estimates import (
+    ALPHA,
+    FEWEST_UNITS,
+    NORMAL_QUANTILE,
+    ROUNDING,
+    Estimate,
+    varies,
+)
 
 FloatArray = NDArray[np.float64]
 # Random exchanges for a p-value, and resamples for a standard error. The smallest p is 1/1001.
@@ -72,12 +79,12 @@ def measure_drift(
 
     - `questions`: for each question, the answers in the first and in the second condition.
 
-    The interval is NaN with fewer than five units in a condition. If all units answer alike, or if
-    the conditions have no common answer, resamples do not vary. The interval then allows for the
-    units that may differ unobserved, by the exact bound of a share of which no case was observed
-    (Clopper and Pearson 1934, doi:10.1093/biomet/26.4.404). For one question with two answers and
-    the same units in both conditions, its lower end at a distance of 1 is that of Tango (1998),
-    doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
+    The interval is NaN with fewer than five units in a condition. If all units answer alike, or
+    with equal shares, or if the conditions have no common answer, resamples do not vary. The
+    interval then allows for the units that may differ unobserved, by the exact bound of a share of
+    which no case was observed (Clopper and Pearson 1934, doi:10.1093/biomet/26.4.404). For one
+    question with two answers and the same units in both conditions, its lower end at a distance of
+    1 is that of Tango (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     # The p-value comes from exchanges of whole units: from all of them if they are few, otherwise
     # from random ones. The interval comes from random draws of whole units.
@@ -153,7 +160,7 @@ def _estimate_mean_distance(
     # large as that distance.
     high = max(real + NORMAL_QUANTILE * error, value)
     # Resamples do not vary in the distance if units are equal, or at the largest distance.
-    if error == 0 or value > 1 - 1e-12:
+    if error <= ROUNDING or value > 1 - 1e-12:
         least, most = _bound_unobserved(value, sizes)
         low, high = min(low, least), max(high, most)
     # The interval excludes zero only if the test rejects.
@@ -207,12 +214,11 @@ def _measure_question(
     reach = NORMAL_QUANTILE * error
     # No resample varies. Assume that the units that may differ unobserved differ by the full
     # range.
-    if error == 0:
+    if error <= ROUNDING:
         numbers = [float(value) for arm in question for value in arm.values]  # type: ignore[arg-type]
-        spread = float(np.std(numbers))
         reach = (
-            _max_unobserved_share(sizes.units) * (max(numbers) - min(numbers)) / spread
-            if spread
+            _max_unobserved_share(sizes.units) * float(np.ptp(numbers) / np.std(numbers))
+            if varies(numbers)
             else math.nan
         )
     low, high = value - reach, value + reach
@@ -257,14 +263,17 @@ def _moments_by_unit(
 
 def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArray:
     # Second minus first, in pooled standard deviations, from the moments (…, 3) of
-    # `_moments_by_unit`. 0 for equal means, and NaN if a condition is empty or no answer varies.
+    # `_moments_by_unit`. 0 for equal means, otherwise infinite if no answer varies within a
+    # condition. NaN if a condition is empty.
     with np.errstate(invalid="ignore", divide="ignore"):
         means = [m[..., 1] / m[..., 0] for m in (first, second)]
         squares = sum(
             m[..., 2] - m[..., 0] * mean * mean
             for m, mean in zip((first, second), means, strict=True)
         )
-        spread = np.sqrt(np.clip(squares / (first[..., 0] + second[..., 0] - 2), 0, None))
+        # The difference of two large sums has rounding errors of their size.
+        squares = np.where(squares > 1e-12 * (first[..., 2] + second[..., 2]), squares, 0.0)
+        spread = np.sqrt(squares / (first[..., 0] + second[..., 0] - 2))
         apart = means[1] - means[0]
         return np.asarray(np.where(np.abs(apart) < 1e-12, 0.0, apart / spread))
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.distributions import student_quantile
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, ROUNDING, Estimate, jackknife
 
 FloatArray = NDArray[np.float64]
 # A share of variance from fewer participants says nothing: with 30 its interval is about ±.3.
@@ -45,13 +45,15 @@ def intraclass_correlation(
 
     # (MSB − MSW) / (MSB + MSW), the mean squares between and within participants. The interval is
     # the jackknife over units of −log(1 − ICC).
+    least = _rounding_of_squares(pairs)
+
     def icc(rows: FloatArray) -> float:
         a, b = np.hsplit(rows, 2)
         means = (a + b) / 2
         between = 2 * float(((means - means.mean(0)) ** 2).sum()) / (len(rows) - 1)
         within = float(((a - b) ** 2).sum()) / 2 / len(rows)
         total = between + within
-        return (between - within) / total if total > 0 else math.nan
+        return (between - within) / total if total > least else math.nan
 
     return _over_units(icc, pairs, units)
 
@@ -95,6 +97,8 @@ def explained_share(
 
     # ε² = 1 − (1 − η²)(n − 1)/(n − k) for k values. The interval is the jackknife over units of
     # −log(1 − ε²).
+    least = _rounding_of_squares(coded)
+
     def epsilon(rows: FloatArray) -> float:
         own, at = rows[:, :-1], rows[:, -1]
         total = float(((own - own.mean(0)) ** 2).sum())
@@ -103,7 +107,7 @@ def explained_share(
             part = own[at == group]
             within += float(((part - part.mean(0)) ** 2).sum())
             count += 1
-        if total <= 0 or len(rows) <= count:
+        if total <= least or len(rows) <= count:
             return math.nan
         return 1 - within / total * (len(rows) - 1) / (len(rows) - count)
 
@@ -117,6 +121,11 @@ def _code(answers: Sequence[str | float]) -> FloatArray:
         return np.asarray(answers, float)[:, None]
     categories = sorted({str(answer) for answer in answers})
     return np.array([[str(answer) == name for name in categories] for answer in answers], float)
+
+
+def _rounding_of_squares(rows: FloatArray) -> float:
+    # Sums of squares up to this are rounding errors.
+    return (ROUNDING * max(1.0, float(np.abs(rows).max(initial=0.0)))) ** 2
 
 
 def _over_units(
@@ -135,8 +144,10 @@ def _over_units(
             middle, error = jackknife(
                 -math.log1p(-whole), -np.log1p(-np.asarray(without)), [*map(len, kinds)]
             )
-            reach = student_quantile(0.975, len(names) - 1) * error
-            low, high = -math.expm1(-(middle - reach)), -math.expm1(-(middle + reach))
+            # Units that are all alike do not vary, so there is no error to estimate.
+            if error > ROUNDING:
+                reach = student_quantile(0.975, len(names) - 1) * error
+                low, high = -math.expm1(-(middle - reach)), -math.expm1(-(middle + reach))
     return Estimate(whole, low, high, len(at), len(names), method="jackknife")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.clustered import clustered_mean
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.estimates import Estimate, varies
 
 FloatArray = NDArray[np.float64]
 
@@ -130,12 +130,12 @@ def _share_crossing_middle(before: FloatArray, after: FloatArray, middle: float)
 
 
 def _correlation(x: FloatArray, y: FloatArray) -> float:
-    if len(x) < 3 or x.std() == 0 or y.std() == 0:
+    if len(x) < 3 or not (varies(x) and varies(y)):
         return math.nan
     return float(np.corrcoef(x, y)[0, 1])
 
 
 def _slope(x: FloatArray, y: FloatArray) -> float:
-    if len(x) < 3 or x.std() == 0:
+    if len(x) < 3 or not varies(x):
         return math.nan
     return float(((x - x.mean()) * (y - y.mean())).mean() / x.var())

@@ -292,7 +292,7 @@ def clustered_coefficient(
     variance, df = found.variance, found.df
     if variance <= _NOTHING * max(1.0, value**2):
         # All clusters have the same value, so there is no variation to estimate an error from.
-        if abs(value) < _NOTHING:
+        if abs(value) < _EQUAL:
             return replace(none, p=1.0)
         return replace(none, why=NOTHING_VARIES)
     if df < FEWEST_DF:

@@ -19,6 +19,9 @@ NORMAL_QUANTILE = 1.959963984540054
 MOST_PRINTED_P = 0.99
 # Fewer independent units are shown as single values, without interval or test.
 FEWEST_UNITS = 5
+# A standard error or a spread up to this, relative to values above 1, is a rounding error. If all
+# units are alike, it is seldom exactly 0: the mean of three shares of 1/3 need not be 1/3.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,12 @@ def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float
     mean = float(weights @ values / n)
     variance = (n - 1) / n * float(weights @ (values - mean) ** 2)
     return n * whole - (n - 1) * mean, math.sqrt(variance)
+
+
+def varies(values: ArrayLike) -> bool:
+    """Return whether numbers differ by more than rounding errors."""
+    x = np.asarray(values, float)
+    return bool(x.size and np.ptp(x) > ROUNDING * max(1.0, float(np.abs(x).max())))
 
 
 def difference_or_none(first: float | None, second: float | None) -> float | None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share, on_log_odds
-from folkmoot.measures.inference.estimates import NORMAL_QUANTILE, Estimate
+from folkmoot.measures.inference.estimates import NORMAL_QUANTILE, Estimate, varies
 from folkmoot.measures.inference.proportions import mover, wilson
 
 FloatArray = NDArray[np.float64]
@@ -224,10 +224,10 @@ def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float
     # Returns the weight of the simulation, and the correlation of simulated (`f`) and human answers
     # (`y`). The correlation is NaN if either kind of answer does not vary.
     n, spread, own = len(y), float(f.var(ddof=1)), float(y.var(ddof=1))
-    if spread <= 0:
+    if not varies(f):
         return 0.0, math.nan
     together = float(np.cov(y, f, ddof=1)[0, 1])
-    fit = together / math.sqrt(spread * own) if own > 0 else math.nan
+    fit = together / math.sqrt(spread * own) if varies(y) else math.nan
     weight = together / ((1 + n / others) * spread) if others > 1 else 0.0
     return min(1.0, max(0.0, weight)), fit
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.distributions import student_quantile
-from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, NORMAL_QUANTILE
+from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, NORMAL_QUANTILE, ROUNDING
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
@@ -217,7 +217,7 @@ def _joint_tests(
 ) -> tuple[float, float, float]:
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
-    error = np.where(error > 0, error, np.inf)
+    error = np.where(error > ROUNDING * np.maximum(1.0, np.abs(observed)), error, np.inf)
     found = sign * observed - claim.margin
     null = sign * (drawn - observed)
     # The side was chosen after seeing the median, so the draws take the side of their median too.
