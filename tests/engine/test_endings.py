@@ -15,7 +15,19 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 
 import folkmoot
-from folkmoot import Choice, Json, Missing, Number, Run, Session, Speaker, Study, StudyConfig
+from folkmoot import (
+    AnswerType,
+    Choice,
+    Json,
+    JsonList,
+    Missing,
+    Number,
+    Run,
+    Session,
+    Speaker,
+    Study,
+    StudyConfig,
+)
 from folkmoot.cli.run import print_results
 from folkmoot.engine.session.session import Scope
 from folkmoot.errors import BudgetReachedError, FatalModelError, RunPausedError
@@ -61,6 +73,10 @@ def read_token_limit(body: Body) -> int | None:
 def read_replies(run: Run) -> list[tuple[str, str, str]]:
     with sqlite3.connect(run.path / "journal.sqlite") as db:
         return db.execute("SELECT address, reply, finish FROM entries ORDER BY address").fetchall()
+
+
+class Score(BaseModel):
+    score: int
 
 
 async def ask_for_opinion(session: Session) -> None:
@@ -232,6 +248,30 @@ def test_cut_vote_does_not_count_as_the_option_that_it_begins_like(
 
     finished_run = run(server, tmp_path / "run", vote, max_tokens=2)
     assert finished_run.table("answers")["value"].to_list() == ["Plan A+"]
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "cut"),
+    [
+        (Choice(["Park", "Park and ride"]), "Park"),
+        (Number(0, 20), "1"),
+        (Json(Score), '{"score": 1'),
+        (JsonList(Score), '{"items": [{"score": 1'),
+    ],
+)
+def test_reply_cut_by_the_context_window_is_no_whole_answer(
+    answer_type: AnswerType[Any], cut: str, server: ServerThread, tmp_path: Path
+) -> None:
+    server.model.says = lambda messages, body: {"text": cut, "finish": "model_length"}
+
+    async def ask(session: Session) -> None:
+        await session.ask(ANN, "Which?", answer_type=answer_type)
+
+    finished_run = run(server, tmp_path / "run", ask, max_tokens=150)
+    (row,) = finished_run.table("answers").to_dicts()
+    assert (row["finish"], row["missing"], row["value"]) == ("length:model", "unparsed", None)
+    # A larger limit of the request would not change the model's own limit.
+    assert not any(address.endswith(".long") for address, _, _ in read_replies(finished_run))
 
 
 def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes(

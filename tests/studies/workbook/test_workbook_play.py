@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -328,16 +329,18 @@ def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("validate", [0, 1])
-@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    ("as_json", "finish"), itertools.product((False, True), ("length", "length:model"))
+)
 def test_the_beginning_of_a_number_is_no_contribution(
-    tmp_path: Path, as_json: bool, validate: int
+    tmp_path: Path, as_json: bool, finish: str, validate: int
 ) -> None:
     usual = make_script()
     cut = '{"response": 1' if as_json else "1"
 
     def answer(request: Any, address: str) -> Any:
         is_offer = "/o/" in address
-        return Completion(cut, finish="length") if is_offer else usual(request, address)
+        return Completion(cut, finish=finish) if is_offer else usual(request, address)
 
     book = with_cell(make_workbook(), f"{TASKS}!K4", validate)
     book = with_cell(book, f"{TASKS}!M4", int(as_json))

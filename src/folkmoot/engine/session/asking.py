@@ -128,6 +128,7 @@ async def ask_until_parsed(
         # Without `max_tokens` the server's own limit cut the reply. The number of generated tokens
         # tells that limit.
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
+        # The model's own limit (`length:model`) does not grow with the limit of the request.
         if reply.finish == FINISH_LENGTH and limit and not was_lengthened:
             was_lengthened, request = True, replace(request, max_tokens=2 * limit)
             # For a choice, the clarification takes the place of this request.
@@ -159,9 +160,7 @@ async def ask_until_parsed(
         has_text = bool(visible_text(reply.text))
         # The model used the doubled limit up without a visible word (it spent it on reasoning).
         # Another attempt would cost the same and end the same.
-        thought_to_limit = (
-            was_lengthened and not has_text and reply.finish == FINISH_LENGTH and not clarification
-        )
+        thought_to_limit = was_lengthened and not has_text and _is_cut(reply) and not clarification
         if thought_to_limit or reask >= (reasks if has_text else empty_tries):
             break
         is_last = has_text and reask + 1 == reasks
@@ -179,7 +178,7 @@ async def ask_until_parsed(
         # repeat it.
         earlier_request = first_request if has_text else request
         # An endless reply is quoted by its beginning: all of it may exceed the model's context.
-        is_endless = reply.finish == FINISH_LENGTH and len(reply.text) > MAX_QUOTED_CUT_CHARACTERS
+        is_endless = _is_cut(reply) and len(reply.text) > MAX_QUOTED_CUT_CHARACTERS
         quoted_reply = f"{reply.text[:MAX_QUOTED_CUT_CHARACTERS]} …" if is_endless else reply.text
         reply_source = Source("reply", request_address, speaker_id, altered=is_endless)
         messages, spans = _build_reask_messages(
@@ -222,10 +221,9 @@ def _parse_reply(
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     if reason := reason_of_missing_reply(reply.finish):
         return Missing(reason, f"asked at {address}")
-    is_cut = reply.finish == FINISH_LENGTH
     # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. A line
     # break at the end shows that the answer was complete.
-    if is_cut and answer_type.is_short and not reply.text.endswith(("\n", "\r")):
+    if _is_cut(reply) and answer_type.is_short and not reply.text.endswith(("\n", "\r")):
         return ParseFailure("The reply was cut off. Reply with the answer alone, nothing else.")
     parsed = answer_type.parse_reply(readable_part(answer_type, reply))
     if isinstance(parsed, Missing):
@@ -233,10 +231,15 @@ def _parse_reply(
     return parsed
 
 
+def _is_cut(reply: Completion) -> bool:
+    # By the token limit of the request or by the model's own limit (`length:model`).
+    return reply.finish.startswith(FINISH_LENGTH)
+
+
 def readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
     """Return the text of a reply. In cut JSON, the unfinished last value is marked or left out."""
     is_json = answer_type.schema is not None
-    return close_cut_json(reply.text) if is_json and reply.finish == FINISH_LENGTH else reply.text
+    return close_cut_json(reply.text) if is_json and _is_cut(reply) else reply.text
 
 
 def _build_reask_messages(
