@@ -77,6 +77,7 @@ def read_replies(run: Run) -> list[tuple[str, str, str]]:
 
 class Score(BaseModel):
     score: int
+    why: str = ""
 
 
 async def ask_for_opinion(session: Session) -> None:
@@ -272,6 +273,37 @@ def test_reply_cut_by_the_context_window_is_no_whole_answer(
     assert (row["finish"], row["missing"], row["value"]) == ("length:model", "unparsed", None)
     # A larger limit of the request would not change the model's own limit.
     assert not any(address.endswith(".long") for address, _, _ in read_replies(finished_run))
+
+
+@pytest.mark.parametrize("finish", [None, "tool_calls"])
+@pytest.mark.parametrize(
+    ("cut", "score", "why"),
+    [
+        ('{"score": 1', None, None),
+        ('{"why": "It is near", "score": 1', None, None),
+        ('{"score": 12, "why": "It is {so} ne', 12, "It is {so} ne…"),
+        ('{"score": 12, "why": "It is near"', 12, "It is near"),
+        ('{"score": 12}', 12, ""),
+    ],
+)
+def test_last_value_of_json_that_is_open_without_a_finish_reason_is_not_read(
+    finish: str | None,
+    cut: str,
+    score: int | None,
+    why: str | None,
+    server: ServerThread,
+    tmp_path: Path,
+) -> None:
+    server.model.says = lambda messages, body: {"text": cut, "finish": finish}
+
+    async def ask(session: Session) -> None:
+        answer = await session.ask(ANN, "Which?", answer_type=Json(Score))
+        values = (None, None) if isinstance(answer, Missing) else (answer.score, answer.why)
+        session.record("scores", {"score": values[0], "why": values[1]})
+
+    finished_run = run(server, tmp_path / "run", ask)
+    assert finished_run.table("answers")["finish"].str.starts_with("unknown").all()
+    assert finished_run.table("scores").rows() == [(score, why)]
 
 
 def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes(

@@ -88,6 +88,14 @@ def has_open_brackets(reply: str) -> bool:
     return _count_open_brackets(outside_texts) > 0
 
 
+def ends_inside_json(reply: str) -> bool:
+    """Return whether a reply ends inside an object or a list, also inside a text in it."""
+    # A quotation mark that is left without the complete texts opens a text. Brackets in that text
+    # close nothing.
+    before_open_text = _WHOLE_TEXT.sub("", reply).partition('"')[0]
+    return _count_open_brackets(before_open_text) > 0
+
+
 def read_whole_json(reply: str, *, repair: bool) -> object | None:
     """Return the JSON value that a reply consists of, or None if the reply is prose.
 

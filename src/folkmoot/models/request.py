@@ -27,6 +27,8 @@ from folkmoot.randomness import digest, uniform_values
 
 # The finish reason if the server states none.
 FINISH_UNKNOWN = "unknown"
+# The start of the finish reasons of a reply that ended by itself.
+FINISH_STOP = "stop"
 # The finish reason of a reply that reached the token limit.
 FINISH_LENGTH = "length"
 # The start of the finish reason if there is no reply. The reason follows, such as "timed_out".

@@ -18,7 +18,7 @@ from folkmoot.conversation.answer_types import (
     ParseFailure,
     Repair,
 )
-from folkmoot.conversation.json_replies import close_cut_json
+from folkmoot.conversation.json_replies import close_cut_json, ends_inside_json
 from folkmoot.conversation.lenient_fields import UNREADABLE
 from folkmoot.conversation.parse_steps import (
     MINIMAL,
@@ -34,6 +34,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import count_words
 from folkmoot.models.request import (
     FINISH_LENGTH,
+    FINISH_STOP,
     NO_REPLY,
     REFUSED,
     Completion,
@@ -238,8 +239,13 @@ def _is_cut(reply: Completion) -> bool:
 
 def readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
     """Return the text of a reply. In cut JSON, the unfinished last value is marked or left out."""
+    # Without a known finish reason, a reply that ends inside its JSON may have been cut. If it
+    # ended by itself, only a closing bracket was forgotten, which the repair of JSON adds.
+    may_be_cut = _is_cut(reply) or (
+        not reply.finish.startswith(FINISH_STOP) and ends_inside_json(reply.text)
+    )
     is_json = answer_type.schema is not None
-    return close_cut_json(reply.text) if is_json and _is_cut(reply) else reply.text
+    return close_cut_json(reply.text) if is_json and may_be_cut else reply.text
 
 
 def _build_reask_messages(
