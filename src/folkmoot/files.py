@@ -160,7 +160,7 @@ def _user_folder(library: str, xdg_variable: str, home_folder: str) -> Path:
 
 
 # The name of the file that `whole_file` writes before it replaces the target.
-_TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
+TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
 def remove_temporary_files(folder: Path) -> None:
@@ -172,7 +172,7 @@ def remove_temporary_files(folder: Path) -> None:
     """
     with storage_errors(folder):
         for path, _, names in os.walk(folder):
-            for name in filter(_TEMPORARY_NAME.fullmatch, names):
+            for name in filter(TEMPORARY_NAME.fullmatch, names):
                 Path(path, name).unlink(missing_ok=True)
 
 

@@ -51,9 +51,11 @@ from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
 from folkmoot.errors import InputError
 from folkmoot.files import csv_text
 from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
+from folkmoot.kit.coding.sheet import write_sheet
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.report.document.document import build_document
+from folkmoot.report.export import export_run
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from folkmoot.view.run_list import read_run_status
@@ -1001,3 +1003,49 @@ def test_cells_of_csv_files_are_replaced_as_a_whole(finished_run: folkmoot.Run) 
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
     (row,) = csv.reader(path.read_text("utf-8").splitlines())
     assert [WITHDRAWAL_MARK.sub("#", cell) for cell in row] == ["p_0002", "#", '#, "again".', "7"]
+
+
+def test_exports_and_sheets_of_any_name_are_listed_and_deleted(
+    finished_run: folkmoot.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finished_run.folder
+    for export_format in ("csv", "parquet", "json"):
+        export_run(run, export_format, run.path / f"{export_format}_for_bob")
+    write_sheet(run, run.path / "checked.XLSX", blind=False)
+    # A fork inside the folder is another run, which cannot be read without its tables.
+    fork = shutil.copytree(run.path / "tables", run.path / "fork" / "tables").parent
+    (fork / "manifest.json").write_text("{}")
+    with pytest.raises(typer.Exit):
+        withdraw_command(str(run.path), "p_0002", yes=False)
+    listed = capsys.readouterr().out
+    deleted, unsearched = listed.split("These files cannot be searched, and stay.")
+    assert "  parquet_for_bob/texts.parquet\n" in deleted and "  checked.XLSX\n" in deleted
+    assert "  fork/tables/texts.parquet\n" in unsearched and "  tables/" not in listed
+
+    withdraw_command(str(run.path), "p_0002", yes=True)
+    containing = find_files_containing(run.path, HIDDEN_WORDS[0])
+    assert containing and all(name.startswith("fork/tables/") for name in containing)
+    assert not (run.path / "checked.XLSX").exists()
+    assert {path.name for path in (run.path / "csv_for_bob").iterdir()} > {"texts.csv"}
+    assert verify_run(RunFolder(run.path)).differences == []
+
+
+def test_files_that_cannot_be_searched_are_named_and_stay(
+    finished_run: folkmoot.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = finished_run.path / ".git" / "objects"
+    objects.mkdir(parents=True)
+    packed = HUMAN_TEXT.encode("utf-16")
+    paths = [finished_run.path / "letter.txt", objects / "one", objects / "two"]
+    for path in paths:
+        path.write_bytes(packed)
+    (finished_run.path / ".notes").write_text(HUMAN_TEXT, "utf-8")
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
+    output = capsys.readouterr().out
+    listed = output.partition("These files cannot be searched, and stay.")[2].splitlines()[1:3]
+    assert listed == ["  .git", "  letter.txt"]
+    assert "The files listed as not searched are unchanged" in output
+    assert {path.read_bytes() for path in paths} == {packed}
+    assert find_files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
+    (note,) = (note for note in verify_run(finished_run.folder).not_compared if "withdrew" in note)
+    assert "Not searched for their words: .git and letter.txt." in note

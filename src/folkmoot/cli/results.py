@@ -27,6 +27,8 @@ from folkmoot.engine.seats.personal_texts import describe_texts, find_personal_t
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import (
     describe_pending_withdrawals,
+    describe_unredacted_files,
+    find_unredacted_files,
     read_withdrawals,
     withdraw_texts,
 )
@@ -288,7 +290,8 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
             )
             return
         personal = find_personal_texts(run, matching_seats[0])
-        for line in describe_texts(personal):
+        files = find_unredacted_files(run.path)
+        for line in (*describe_texts(personal), *describe_unredacted_files(files)):
             output_console().print(escape(remove_control_characters(line)), soft_wrap=True)
         if not yes and not sys.stdin.isatty():
             output_console().print("Nothing was deleted. Add --yes to delete all of this.")
@@ -297,8 +300,10 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
             raise typer.Exit(EXIT_DIFFERS)
         withdraw_texts(run, personal, "researcher")
     output_console().print(
-        f"All texts of {escape(matching_seats[0].name)} are deleted. Reports, exports, controls "
-        "and later codings were deleted too, because they may quote them: make them again.",
+        f"All texts of {escape(matching_seats[0].name)} are deleted. Reports, exports, coding "
+        "sheets, controls and later codings were deleted too, because they may quote them: make "
+        "them again."
+        + (" The files listed as not searched are unchanged." if files.unsearched else ""),
         soft_wrap=True,
     )
 

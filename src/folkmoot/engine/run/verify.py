@@ -34,6 +34,7 @@ from folkmoot.engine.run.execution import (
 )
 from folkmoot.engine.run.preflight import preflight_requests_in
 from folkmoot.engine.seats.withdrawal import (
+    UNSEARCHED,
     describe_pending_withdrawals,
     read_withdrawals,
     select_since_withdrawal,
@@ -285,7 +286,10 @@ def _list_withdrawn(run: RunFolder) -> list[str]:
         f"{format_count(amendment.data['answers'], 'answer')} of this participant "
         f"({join_first(amendment.data['addresses'])}) and everything that depends on them "
         "cannot be recomputed."
+        + (f" Not searched for their words: {join_first(unsearched)}." if unsearched else "")
         for amendment in read_withdrawals(run.path)
+        # Runs of earlier versions lack the key.
+        for unsearched in [amendment.data.get(UNSEARCHED, [])]
     ]
 
 

@@ -15,12 +15,12 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -40,7 +40,7 @@ from folkmoot.engine.seats.redaction import Redaction
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.errors import InputError
-from folkmoot.files import csv_text, remove_temporary_files
+from folkmoot.files import TEMPORARY_NAME, csv_text, remove_temporary_files
 from folkmoot.hints import command_line
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import ModelRequest
@@ -69,9 +69,10 @@ from folkmoot.storage.run_folder import (
     TABLES,
     RunFolder,
     cache_folder,
+    is_run_folder,
     utc_timestamp,
 )
-from folkmoot.storage.table_buffer import RowFile
+from folkmoot.storage.table_buffer import ROWS, RowFile
 from folkmoot.storage.tables import build_codebook, write_table
 
 AMENDMENT_KIND = "withdrawal"
@@ -86,8 +87,102 @@ ANSWER_CELLS = (*WITHDRAWN_CELLS, "options")
 # Files that are deleted, because they can be made again from the run. The requests and replies of
 # controls and later codings quote the human.
 DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS, CODINGS)
+# The formats of exported tables and of sheets for coders. Such files have any name, and cannot be
+# redacted like text files: a cell may hold a few words of a text. So they are deleted.
+DELETED_FORMATS = (".parquet", ".xlsx")
+# The key of an amendment for the files that could not be searched.
+UNSEARCHED = "unsearched_files"
 # The key of an amendment for what the deleted controls and codings have spent.
 DELETED_SPENDING = "deleted_spending"
+
+
+class UnredactedFiles(NamedTuple):
+    """The paths in a run folder that a withdrawal cannot redact, relative to the folder."""
+
+    # Files and folders that are deleted.
+    deleted: tuple[Path, ...]
+    # Files that stay, because it is not known what they hold: pictures, archives, other encodings.
+    unsearched: tuple[Path, ...]
+
+
+def find_unredacted_files(run: Path) -> UnredactedFiles:
+    """Return the files of a run that a withdrawal deletes, and those that it cannot search."""
+    deleted = _find_deleted_files(run)
+    unsearched = [
+        _find_hidden_folder(path) or path
+        for path in _list_files(run)
+        # Journals are redacted entry by entry.
+        if not _is_table(run, path)
+        and not path.suffix.startswith(".sqlite")
+        and not _is_below(path, deleted)
+        and _read_text(run / path) is None
+    ]
+    # A hidden folder, such as that of a version control, is listed once.
+    return UnredactedFiles(tuple(deleted), tuple(dict.fromkeys(unsearched)))
+
+
+def _list_files(run: Path) -> list[Path]:
+    # Without the files that are deleted in any case, because they are unfinished.
+    return [
+        path.relative_to(run)
+        for path in sorted(run.rglob("*"))
+        if path.is_file()
+        and not path.relative_to(run).parts[0].startswith((STAGING_FOLDER, ROWS))
+        and not TEMPORARY_NAME.fullmatch(path.name)
+    ]
+
+
+def _find_deleted_files(run: Path) -> list[Path]:
+    deleted = [path.relative_to(run) for name in DELETED_FILES for path in sorted(run.glob(name))]
+    return deleted + [
+        path
+        for path in _list_files(run)
+        if path.suffix.lower() in DELETED_FORMATS
+        and not _is_table(run, path)
+        and not _is_below(path, deleted)
+        and not _is_in_other_run(run, path)
+    ]
+
+
+def _is_table(run: Path, path: Path) -> bool:
+    # Tables of the run are redacted row by row, and written in both formats.
+    is_written = path.suffix in (".parquet", ".csv") and path.parent == Path(TABLES)
+    return is_written and (run / path).with_suffix(".parquet").exists()
+
+
+def _is_below(path: Path, deleted: Collection[Path]) -> bool:
+    return not {path, *path.parents}.isdisjoint(deleted)
+
+
+def _find_hidden_folder(path: Path) -> Path | None:
+    # The topmost one that contains the file.
+    folders = reversed(path.parents)
+    return next((folder for folder in folders if folder.name.startswith(".")), None)
+
+
+def _is_in_other_run(run: Path, path: Path) -> bool:
+    # A fork may be inside the folder of its run. Without its tables it could not be read.
+    return any(is_run_folder(run / folder) for folder in [*path.parents][:-1])
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def describe_unredacted_files(files: UnredactedFiles) -> Iterator[str]:
+    """Yield sentences for the researcher on the files that a withdrawal would not redact."""
+    if files.deleted:
+        yield (
+            "These files are deleted as a whole. Read coding sheets first (`folkmoot codes RUN "
+            "--read FILE --by NAME`), and move files of your own away:"
+        )
+    yield from (f"  {path}" for path in files.deleted)
+    if files.unsearched:
+        yield "These files cannot be searched, and stay. Delete those that quote this participant:"
+    yield from (f"  {path}" for path in files.unsearched)
 
 
 def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -> None:
@@ -101,7 +196,8 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
     spans: dict[str, list[Span]] = {}
     entries = _prepare_journals(run.path, prepared, personal, spans)
     coded_ids = _prepare_tables(run, prepared, personal, spans)
-    _prepare_files(run.path, prepared, personal.redaction)
+    files = find_unredacted_files(run.path)
+    _prepare_files(run.path, prepared, personal.redaction, files.deleted)
     link_ids = dict(recruitment_ids(run.path))
     if link_ids.pop(personal.seat.name, None) is not None:
         write_private(prepared / PEOPLE, link_ids)
@@ -135,6 +231,7 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
         DELETED_SPENDING: spent_in_journals(
             path for name in (CONTROLS, CODINGS) for path in (run.path / name).rglob(JOURNAL)
         )._asdict(),
+        UNSEARCHED: [path.as_posix() for path in files.unsearched],
     }
     append_amendments(prepared, [Amendment(AMENDMENT_KIND, requested_by, utc_timestamp(), data)])
     prepared.rename(run.path / STAGING_FOLDER)
@@ -153,7 +250,7 @@ def finish_withdrawal(run: Path) -> bool:
         return False
     # A killed process may have left rows with the texts. A resume records the rows again.
     RowFile(run).remove_file()
-    for path in (path for name in DELETED_FILES for path in run.glob(name)):
+    for path in (run / name for name in _find_deleted_files(run)):
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -355,26 +452,16 @@ def _with_spans(
     return pl.concat([table.clear(), *parts]).with_columns(pl.col("source_id").replace(renamed))
 
 
-def _prepare_files(run: Path, prepared: Path, redaction: Redaction) -> None:
-    excluded = {
-        *UNAFFECTED_FILES,
-        TABLES,
-        *(path.name for name in DELETED_FILES for path in run.glob(name)),
-    }
-    for path in sorted(path for path in run.rglob("*") if path.is_file()):
-        relative_path = path.relative_to(run)
-        if relative_path.parts[0] in excluded or any(
-            part.startswith(".") for part in relative_path.parts
-        ):
+def _prepare_files(
+    run: Path, prepared: Path, redaction: Redaction, deleted: Collection[Path]
+) -> None:
+    for path in _list_files(run):
+        if path.parts[0] in UNAFFECTED_FILES or _is_table(run, path) or _is_below(path, deleted):
             continue
-        try:
-            text = path.read_text("utf-8")
-        # A journal or a picture.
-        except UnicodeDecodeError:
-            continue
-        changed = _change_file(relative_path, text, redaction)
-        if changed != text:
-            write_text(prepared / relative_path, changed)
+        text = _read_text(run / path)
+        changed = None if text is None else _change_file(path, text, redaction)
+        if changed is not None and changed != text:
+            write_text(prepared / path, changed)
 
 
 def _change_file(path: Path, text: str, redaction: Redaction) -> str:
