@@ -106,6 +106,37 @@ def test_any_text_is_read_or_refused_without_an_error(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer_type", "reply", "value"),
+    [
+        (Choice(OPTIONS), "```\nStreet safety\n```", "Street safety"),
+        (Choice(OPTIONS), "```text\n**Street safety**.\n```\n", "Street safety"),
+        (Choice(OPTIONS), "My answer is:\n\n```\n3\n```", "Street safety"),
+        (Choice(OPTIONS), "```\nStreet safety\nPark improvements\n```", None),
+        (Choice(OPTIONS), "```\nStreet safety\n```\nor\n```\nPark improvements\n```", None),
+        (Choice(OPTIONS), "I do not want\n```\nStreet safety\n```", None),
+        # The first line of a block may be an answer, so only names of languages are left out.
+        (Choice(["yes", "no"]), "```yes\nno\n```", None),
+        (Number(0, 10), "```\n7\n```", "7.0"),
+        (Number(0, 10), "```text\n7.5\n```", "7.5"),
+        (Number(0, 10), "```\n7\n8\n```", None),
+    ],
+)
+def test_an_answer_alone_in_a_code_block_is_stated(
+    tmp_path: Path, answer_type: AnswerType[Any], reply: str, value: str | None
+) -> None:
+    async def ask(session: folkmoot.Session) -> None:
+        ann = folkmoot.Speaker("ann", "Ann", "participant", "You are Ann.")
+        await session.ask(ann, "Which?", answer_type=answer_type, reasks=0)
+
+    study = folkmoot.Study("trial", "Trial", folkmoot.StudyConfig, ask)
+    model = ScriptedProvider(lambda request, address: reply)
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
+    (row,) = run.table("answers").to_dicts()
+    assert row["value"] == value
+    assert row["how"] == ("stated" if value else "unreadable") and model.calls == 1
+
+
+@pytest.mark.parametrize(
     ("reply", "value"),
     [("7", 7), ("7.5", 7.5), ("I give 8", 8), ("-3", -3), ("1,200", 1200), ("about 4 tokens", 4)],
 )

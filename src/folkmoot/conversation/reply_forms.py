@@ -129,6 +129,9 @@ _OPTION_PHRASE_PATTERNS = (
     r"(?:there is |there's )?no better (?:option|choice) than\s(.+)",
     # A prefix alone, as in "Well, Park".
     r"(?<=\s)(.+)",
+    # A code block of several lines, which holds nothing else. The list of languages is closed: the
+    # first line of a block may be an answer.
+    r"```(?:json|markdown|md|plain|plaintext|text|txt)?\n((?:(?!```).)+?)\n?```",
 )
 # Further phrases around a number, from ratings and from games with contributions.
 _NUMBER_CARRIERS = (
