@@ -406,6 +406,33 @@ def test_people_of_a_misspelled_treatment_are_named_and_left_out(
         compare_runs([run, path])
 
 
+@pytest.mark.parametrize("comparison", ["focus_group"], indirect=True)
+def test_times_that_no_run_has_are_named_or_refused(
+    comparison: tuple[StudyCase, Path, Path], tmp_path: Path
+) -> None:
+    _, run, file = comparison
+    people, path = pl.read_csv(file), tmp_path / "people.csv"
+
+    def compare_times(**times: str | None) -> list[Finding]:
+        people.with_columns(pl.col("when").replace(times)).write_csv(path)
+        return compare_runs([run, path])
+
+    findings = compare_times(after="After")
+    assert "people has conditions that no run has, which are left out: After." in findings[0].says
+    rows = {finding.key: read_rows(finding) for finding in findings}["compare_claims"]
+    assert {row["condition"] for row in rows} == {"before"}
+    with pytest.raises(
+        InputError, match=r"none of its arms \(After and Before\) is one of a run's"
+    ):
+        compare_times(after="After", before="Before")
+    with pytest.raises(InputError, match=r"csv:\d+: when: is empty, but other rows name an arm"):
+        compare_times(after=None)
+    lines = file.read_text("utf-8").splitlines()
+    path.write_text("\n".join([*lines[:-1], lines[-1].replace("after", "After")]), "utf-8")
+    with pytest.raises(InputError, match=r"when: the arms 'after' and 'After' differ only in case"):
+        compare_runs([run, path])
+
+
 def test_empty_cells_of_rounds_do_not_move_the_means_of_human_conditions(tmp_path: Path) -> None:
     rows = [
         f"{arm}{i},{arm},{'' if arm == 'b' and i % 2 else 1 + i % 3},{10 + i % 3}"

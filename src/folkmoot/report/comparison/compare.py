@@ -7,7 +7,7 @@ The first run is the reference. The runs may differ in models or prompts, for ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from folkmoot.report.comparison.between_runs import (
 from folkmoot.report.comparison.forks import forks_among
 from folkmoot.report.comparison.measured_claims import (
     NO_ARMS,
+    compared_arms,
     measures_of,
     missing_rounds,
     name_measure,
@@ -247,11 +248,10 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
     ]
     arms = {*split_by_condition(human_table)}
     known_arms = {arm for run in runs for arm in arms_of(run)}
-    if known_arms and not ({EVERYBODY} & (arms | known_arms) or arms & known_arms):
-        own, others = (join_first(sorted(names), MAX_LISTED) for names in (arms, known_arms))
-        message = f"{people.name}: none of its arms ({own}) is one of a run's"
-        hint = f"these are {others}; leave the column out to compare with all"
-        raise InputError(Problem(message, hint=hint))
+    if not {EVERYBODY} & (arms | known_arms):
+        _require_shared_arm(people, arms, known_arms)
+    for compared in compared_arms(people, runs):
+        _require_shared_arm(people, compared.in_file, compared.in_runs)
     path = str(people.config["file"])
     numbers = _numbers_in(runs)
     for column in (
@@ -290,6 +290,16 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         )
         hint = f"the run measures {join_first([*names], MAX_LISTED)}"
         raise InputError(Problem(f"{path}: no column is a measure of the run", hint=hint))
+
+
+def _require_shared_arm(people: Sample, arms: Collection[str], known_arms: Collection[str]) -> None:
+    if known_arms and not {*arms} & {*known_arms}:
+        own, others = (join_first(sorted(names), MAX_LISTED) for names in (arms, known_arms))
+        message = f"{people.name}: none of its arms ({own}) is one of a run's"
+        hint = (
+            f"these are {others}; write them like this, or leave the column out to compare with all"
+        )
+        raise InputError(Problem(message, hint=hint))
 
 
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
@@ -391,8 +401,10 @@ def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
         if not sample.is_human and "participants" in sample.tables
     ]
     sentences = []
-    if people.unmatched_arms:
-        arms = join_first(people.unmatched_arms, MAX_LISTED)
+    columns = compared_arms(people, [sample for sample in runs if not sample.is_human])
+    unmatched_arms = [*people.unmatched_arms, *(arm for each in columns for arm in each.unmatched)]
+    if unmatched_arms:
+        arms = join_first([*dict.fromkeys(unmatched_arms)], MAX_LISTED)
         sentences.append(word("runs", "unmatched arms", file=people.name, arms=arms))
     claims = measures_of(claim for run in runs for claim in run.claims)
     if lacking := dict.fromkeys(missing_rounds(people, claims)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -106,6 +107,38 @@ def missing_rounds(people: Sample, claims: Iterable[Claim]) -> list[str]:
         for value in values
         if value not in kept
     ]
+
+
+class ArmsOfColumn(NamedTuple):
+    """The conditions in one column of a file of human answers, and those of the runs."""
+
+    in_file: tuple[str, ...]
+    in_runs: frozenset[str]
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """The conditions of the file that no run has."""
+        return tuple(arm for arm in self.in_file if arm not in self.in_runs)
+
+
+def compared_arms(people: Sample, runs: Sequence[Sample]) -> list[ArmsOfColumn]:
+    """Return the conditions in each column of a file that the claims of runs compare.
+
+    Such a column may be another one than that of the conditions: the claims of a focus group
+    compare the statements before and after the talk.
+    """
+    arms_by_column: dict[str, ArmsOfColumn] = {}
+    for measure in measures_of(claim for run in runs for claim in run.claims):
+        human = read_measure(people, measure)
+        if human is None or measure.by not in people.tables["participants"].columns:
+            continue
+        measured = [model for run in runs if (model := read_measure(run, measure)) is not None]
+        known = {arm for model in measured for arm in model.arms}
+        if known and EVERYBODY not in known:
+            before = arms_by_column.get(measure.by, ArmsOfColumn((), frozenset()))
+            in_file = tuple(dict.fromkeys((*before.in_file, *human.arms)))
+            arms_by_column[measure.by] = ArmsOfColumn(in_file, before.in_runs | known)
+    return [*arms_by_column.values()]
 
 
 def _shared_where(table: pl.DataFrame, measure: Claim) -> tuple[tuple[str, tuple[Level, ...]], ...]:

@@ -136,10 +136,14 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     runs = [run for run in loaded if run is not None]
     options = {choice for run in runs for choice in known_choices(run)}
     truth_columns = columns_of_runs(runs, pl.Boolean())
+    arm_columns = {claim.by for run in runs for claim in run.claims}
+
+    def read_file(path: Path) -> Sample:
+        people = people_file(path, options, truth_columns, arm_columns)
+        return without_unmatched_arms(people, runs)
+
     samples = [
-        without_unmatched_arms(people_file(Path(str(source)), options, truth_columns), runs)
-        if run is None
-        else run
+        read_file(Path(str(source))) if run is None else run
         for source, run in zip(sources, loaded, strict=True)
     ]
     counts: dict[str, int] = {}
@@ -347,12 +351,16 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
 
 
 def people_file(
-    path: Path, options: Collection[str] = (), truth_columns: Collection[str] = ()
+    path: Path,
+    options: Collection[str] = (),
+    truth_columns: Collection[str] = (),
+    arm_columns: Collection[str] = (),
 ) -> Sample:
     """Read a table of human answers from a file.
 
     - `options`: the options of the runs that the file is compared with.
     - `truth_columns`: the columns that hold true or false in these runs.
+    - `arm_columns`: the columns of the conditions in the claims of these runs, such as `when`.
 
     Each row holds one person, or another unit of observation of the run, in one condition. Columns:
 
@@ -372,7 +380,10 @@ def people_file(
         data = data.drop(ITEM)
     # A file may name the column of the conditions as the run does.
     arm_column = ARM if ARM in data.columns else condition_column(data) or ARM
-    if problems := [*list_unclear_arms(data, path, arm_column)]:
+    columns = dict.fromkeys((arm_column, *sorted(arm_columns)))
+    if problems := [
+        problem for column in columns for problem in list_unclear_arms(data, path, column)
+    ]:
         raise InputError(problems)
     data = data.rename({ours: name for ours, name in NAMES_IN_RUNS.items() if ours in data.columns})
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
