@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import openpyxl
@@ -127,6 +128,86 @@ def test_too_few_dates_are_reported_at_their_list(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         load_study_file(path)
     assert [problem.key for problem in error.value.problems] == ["days"]
+
+
+LAYOUTS = {
+    "block": "models:\n  # codes\n  coder: one  # small\n  mediator: two\n  members: three\n",
+    "flow": "models: {coder: one, mediator: two, members: three}  # ours\n",
+    "quoted": "models:\n  'coder': one\n  \"mediator\" : two\n  members: three\n",
+    "anchors": "models:\n  coder: one\n  mediator: &two two\n  members: three\nprompts: *two\n",
+    "groups": "level_settings:\n  1: {context: none}\n  2: {}\n  3:\n    part: main\n",
+}
+
+
+def type_into_page(path: Path, changes: Sequence[dict[str, str]]) -> list[str]:
+    """Make the changes to one page of a form, which is saved after each. Return all problems."""
+    page = {}
+    for section in read_study_form(path).sections:
+        for field in walk_fields(section.fields):
+            keys = {row.key_name: row.label for row in field.inner if field.kind == "mapping"}
+            page |= {field.name: field.value, **keys}
+    messages = []
+    for change in changes:
+        assert change.keys() <= page.keys()
+        page |= change
+        # The page is not drawn again after a change of a field.
+        _, problems = read_study_form(path).save(path, page, "")
+        messages += [problem.message for problem in problems]
+    return messages
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_renamed_row_of_a_mapping_keeps_its_value(
+    tmp_path: Path, layout: str, row: int, line_end: str
+) -> None:
+    kind = "town_hall" if layout == "groups" else "negotiation"
+    text = f"study: {kind}\nrandom_seed: 1\n{LAYOUTS[layout]}".replace("\n", line_end)
+    path = tmp_path / "study.yaml"
+    path.write_bytes(text.encode())
+    mapping = "level_settings" if layout == "groups" else "models"
+    before = parse_yaml(text, "").value
+    key_name = f"key {json.dumps([mapping, row])}"
+    # A page whose row is renamed letter by letter, and then another field is changed.
+    seed = json.dumps(["random_seed"])
+    problems = type_into_page(path, [{key_name: "n"}, {key_name: "new"}, {seed: "2"}])
+    assert problems == []
+    names = list(before[mapping])
+    old_name, names[row] = names[row], "new"
+    values = [before[mapping][name] for name in before[mapping]]
+    changed_text = path.read_bytes().decode()
+    after = parse_yaml(changed_text, "").value
+    assert after == {**before, "random_seed": 2, mapping: dict(zip(names, values, strict=True))}
+    assert list(after[mapping]) == names
+    # Only the name and the other field are other text, so comments and layout stay.
+    if layout != "flow":
+        written = re.sub(f"['\"]?{old_name}['\"]?( ?:)", r"new\1", text, count=1)
+        assert changed_text == written.replace("random_seed: 1", "random_seed: 2")
+
+
+def test_two_rows_of_a_mapping_can_exchange_their_names(tmp_path: Path) -> None:
+    path = write_study(tmp_path, "models:\n  coder: one\n  mediator: two\n  members: three\n")
+    first, second, third = (f"key {json.dumps(['models', i])}" for i in range(3))
+    changes = [{first: "mediator"}, {second: "members"}, {third: "coder"}, {first: "mediator "}]
+    problems = type_into_page(path, changes)
+    # While two rows have one name, each row keeps the one before.
+    assert set(problems) == {
+        f"there are two rows named {name!r}: give each another name"
+        for name in ("mediator", "members")
+    }
+    models = parse_yaml(path.read_text("utf-8"), "").value["models"]
+    assert list(models.items()) == [("mediator", "one"), ("members", "two"), ("coder", "three")]
+
+
+def test_an_emptied_row_of_a_mapping_keeps_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    levels = "level_settings:\n  1:\n    part: supplementary\n  2:\n    part: main\n"
+    path.write_text(f"study: town_hall\nrandom_seed: 1\n{levels}", "utf-8")
+    part, seed = json.dumps(["level_settings", 0, "part"]), json.dumps(["random_seed"])
+    assert type_into_page(path, [{part: ""}, {seed: "2"}]) == []
+    values = parse_yaml(path.read_text("utf-8"), "").value
+    assert values["level_settings"] == {"1": {}, "2": {"part": "main"}}
 
 
 NEGOTIATION_GROUPS = """\

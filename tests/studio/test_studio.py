@@ -301,6 +301,30 @@ def test_a_button_pressed_slowly_after_typing_adds_one_row(
     expect(page.get_by_label("Participants in a group")).to_have_value("5")
 
 
+def test_later_input_is_saved_in_the_rows_that_the_page_shows(
+    page: Page, studio: StudioProcess
+) -> None:
+    """A renamed row keeps its place, and a text that became rows is drawn as rows."""
+    study = "study: focus_group\ncategory: ovens\nproduct_concept: An oven\nnum_personas: 3\n"
+    models = "models:\n  coder: local\n  moderator: synthetic\n"
+    file = studio.folder / "rename.yaml"
+    file.write_text(f"{study}{models}", "utf-8")
+    page.goto(studio.link)
+    page.get_by_role("link", name="rename.yaml").click()
+
+    def enter_value(field: str, value: str, saved_text: str) -> None:
+        page.locator(f"[name='{field}']").fill(value)
+        wait_until(lambda: saved_text in file.read_text("utf-8"))
+
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    enter_value('key ["models", 0]', "participant", "participant: ")
+    enter_value('["num_personas"]', "4", "num_personas: 4\n")
+    renamed = f"{study}{models}".replace("coder:", "participant:").replace(": 3", ": 4")
+    assert file.read_text("utf-8") == renamed
+    enter_value('["controls", "confounders"]', "[age]", "- age\n")
+    enter_value('["controls", "confounders", 0]', "region", "- region\n")
+
+
 @pytest.mark.nightly(part="pages")
 def test_the_focus_moves_to_the_element_that_a_button_changed(
     page: Page, studio: StudioProcess

@@ -193,6 +193,15 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
         yield from walk_fields(field.inner)
 
 
+def input_names(sections: Sequence[FormSection]) -> set[str]:
+    """Return the names of all inputs of a form."""
+    top = [field for section in sections for field in section.fields]
+    fields = list(walk_fields(top))
+    names = {field.name for field in fields if field.kind not in CONTAINERS}
+    rows = [row for field in fields if field.kind == "mapping" for row in field.inner]
+    return names | {row.key_name for row in rows}
+
+
 def label_words(fields: Sequence[StudyField]) -> dict[str, str]:
     """Return the labels of fields by the last key of their path."""
     return {field.path[-1]: field.heading for field in fields if isinstance(field.path[-1], str)}
@@ -597,7 +606,7 @@ def _read_into(
     in_list = isinstance(last, int)
     present = container[last] if in_list else container.get(last, UNSET)
     if field.kind in CONTAINERS:
-        _read_inner(field, container, present, sent, problems)
+        _read_inner(field, container, present, sent, problems, is_entry=is_entry)
         return
     if field.name not in sent:
         return
@@ -618,6 +627,8 @@ def _read_inner(
     present: Any,
     sent: Mapping[str, str],
     problems: list[Problem],
+    *,
+    is_entry: bool,
 ) -> None:
     last: Any = field.path[-1]
     # The form shows default rows for a list or mapping that is not set. They are written only if
@@ -635,8 +646,10 @@ def _read_inner(
         inner = _rename_entries(field, inner, sent, problems)
     if was_there or inner:
         container[last] = inner
-    # A group without any value is removed, because an empty mapping would not be the default.
-    if not inner and field.kind == "group" and not isinstance(last, int) and was_there:
+    # A group without any value is removed, because an empty mapping would not be the default. An
+    # entry of a mapping stays, as a row of a list does: the page still shows it.
+    is_row = is_entry or isinstance(last, int)
+    if not inner and field.kind == "group" and not is_row and was_there:
         container.pop(last, None)
 
 
@@ -649,20 +662,21 @@ def _is_changed(field: StudyField, sent: Mapping[str, str]) -> bool:
 def _rename_entries(
     field: StudyField, entries: dict[str, Any], sent: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Any]:
-    renamed: dict[str, Any] = {}
     new_keys = {
         str(entry.path[-1]): sent.get(entry.key_name, str(entry.path[-1])).strip()
         for entry in field.inner
     }
-    for key, value in entries.items():
-        new_key = new_keys.get(key, key)
-        if new_key in renamed or (new_key != key and new_key in entries):
-            # One of two equal keys would be lost, so the old key stays.
-            message = f"there are two rows named {new_key!r}: give each another name"
+    names = {key: new_keys.get(key, key) for key in entries}
+    # One of two equal keys would be lost, so the old key stays. It may be the new name of a third
+    # row, which then keeps its old key too.
+    while doubled := [
+        key for key, name in names.items() if name != key and list(names.values()).count(name) > 1
+    ]:
+        for key in doubled:
+            message = f"there are two rows named {names[key]!r}: give each another name"
             problems.append(Problem(message, key=format_path((*field.path, key))))
-            new_key = key
-        renamed[new_key] = value
-    return renamed
+            names[key] = key
+    return {names[key]: value for key, value in entries.items()}
 
 
 def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:

@@ -36,7 +36,7 @@ from folkmoot.hints import command_line
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN, RunFolder
-from folkmoot.studio.fields import label_trails, walk_fields
+from folkmoot.studio.fields import input_names, label_trails, walk_fields
 from folkmoot.studio.import_notes import group_notes
 from folkmoot.studio.labels import value_words
 from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
@@ -263,7 +263,11 @@ class Studio:
         if is_outdated and not action:
             # The fields stay as they are, so they are still those of the version that was sent.
             variables["version"] = _text_of(form, "version")
-        return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
+        # A text may become rows, for example `[age, income]`. The form does not have the text any
+        # more, so what is typed into it next would be lost.
+        has_other_inputs = not is_outdated and not input_names(study_form.sections) <= form.keys()
+        is_drawn = action or has_other_inputs
+        return self._page("_form_and_status.html.j2" if is_drawn else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
         """Show how many calls, what cost and how much time `folkmoot check` expects."""

@@ -1,6 +1,7 @@
 """Change values in the text of a study file and keep its comments and layout."""
-# A scalar is replaced in its line. For any other change, the whole value of a top-level key is
-# replaced. A removed key is commented out. If the key is set again, its commented line is used.
+# A scalar or a renamed key is replaced in its line. For any other change, the whole value of a
+# top-level key is replaced. A removed key is commented out. If the key is set again, its commented
+# line is used.
 
 from __future__ import annotations
 
@@ -51,12 +52,15 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def is_same(value: object, other: object) -> bool:
-    """Return True if two values of a study file are equal. A switch and a number never are."""
-    # In Python, `True` equals 1.
+    """Return True if two values of a study file are equal. A switch and a number never are.
+
+    The keys of mappings must have the same order.
+    """
+    # The form names the rows of a mapping by their positions. In another order, the values of a
+    # page that is not drawn again would be saved in other rows.
     if isinstance(value, dict) and isinstance(other, dict):
-        return value.keys() == other.keys() and all(
-            is_same(value[key], other[key]) for key in value
-        )
+        return list(value) == list(other) and all(is_same(value[key], other[key]) for key in value)
+    # In Python, `True` equals 1.
     if isinstance(value, list) and isinstance(other, list):
         return len(value) == len(other) and all(map(is_same, value, other))
     return value == other and isinstance(value, bool) is isinstance(other, bool)
@@ -100,16 +104,22 @@ def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mappin
             changed = changed[: edit.start] + edit.text + changed[edit.end :]
         # The edits work on characters, and YAML has many layouts. An edit counts only if parsing
         # its result gives the wanted values.
-        if is_same(_values_of(changed), target):
+        if _has_values(changed, target):
             return changed
     return _write_block(target)
 
 
-def _values_of(text: str) -> object:
+def _has_values(text: str, target: Mapping[str, Any]) -> bool:
+    # A key of the file itself may be anywhere: a commented line is used for it.
     try:
-        return parse_yaml(text, "").value or {}
+        values = parse_yaml(text, "").value or {}
     except InputError:
-        return None
+        return False
+    return (
+        isinstance(values, dict)
+        and values.keys() == target.keys()
+        and all(is_same(values[name], target[name]) for name in target)
+    )
 
 
 def _top_level_edits(
@@ -147,15 +157,19 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
     if isinstance(node, yaml.MappingNode) and is_block and isinstance(new, dict) and new:
         edits = []
-        for name in old:
+        new_names = _match_names(old, new)
+        for name, new_name in new_names.items():
             child_key, child = _entry(node, name)
-            if name not in new:
+            if new_name is None:
                 edits += _comment_out(text, child_key, child)
-            else:
-                edits += _edits(text, child, old[name], new[name], child_key)
-        added_names = [name for name in new if name not in old]
+                continue
+            if new_name != name:
+                start, end = child_key.start_mark.index, child_key.end_mark.index
+                edits.append(_Edit(start, end, write_value(new_name)))
+            edits += _edits(text, child, old[name], new[new_name], child_key)
+        added_names = [name for name in new if name not in new_names.values()]
         if added_names:
-            if all(name not in new for name in old):
+            if not any(name is not None for name in new_names.values()):
                 raise _TooNested
             indent = " " * node.start_mark.column
             added_text = "".join(
@@ -176,6 +190,36 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
             for edit in _edits(text, child, old_item, new_item, child)
         ]
     return _replacement(text, node, new, key)
+
+
+def _match_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str | None]:
+    # Returns the new name of each old key, or None for a removed key. A key is renamed if another
+    # key is at its place, before the same next key that stays.
+    new_names: dict[str, str | None] = {}
+    unused = [name for name in new if name not in old]
+    followers = _names_that_stay_after(new, old)
+    for name, follower in _names_that_stay_after(old, new).items():
+        if name in new:
+            new_names[name] = name
+            continue
+        renamed = next((other for other in unused if followers[other] == follower), None)
+        if renamed is not None:
+            unused.remove(renamed)
+        new_names[name] = renamed
+    return new_names
+
+
+def _names_that_stay_after(
+    names: Mapping[str, Any], others: Mapping[str, Any]
+) -> dict[str, str | None]:
+    # For each key, the next key that the other mapping has too, or None at the end.
+    follower = None
+    followers: dict[str, str | None] = {}
+    for name in reversed(names):
+        followers[name] = follower
+        if name in others:
+            follower = name
+    return dict(reversed(followers.items()))
 
 
 def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_Edit]:
