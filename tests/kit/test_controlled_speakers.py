@@ -20,7 +20,8 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.settings.controls import ControlSettings
-from folkmoot.kit.controls.asking import run_controls
+from folkmoot.kit.controls import asking
+from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import ASKED, USER_DRIFT, control_findings
 from folkmoot.kit.controls.tables import (
     AS_DESIGNED,
@@ -134,6 +135,41 @@ def test_a_shared_session_repeated_with_neutral_texts_has_no_real_statement(
     assert asked.filter(source_id="study.controls").height
     kinds = ["utterance", "proposal"]
     assert asked.filter(pl.col("kind").is_in(kinds))["source_id"].to_list() == []
+
+
+@pytest.mark.parametrize("control", [SAME_LENGTH, NO_PERSONA])
+def test_a_neutral_ballot_has_no_votes_on_the_real_items(
+    control: str, town_hall: tuple[RunFolder, pl.DataFrame]
+) -> None:
+    """Whether a resident is asked alone does not depend on how much the resident said."""
+    run, rows = town_hall
+    final = rows.filter(control=control, moment="final")
+    assert final.height == 2 * 3 and final["missing"].null_count() == final.height
+    # The prompts of the run say how many voted for each item.
+    spans = run.read_table(PROVENANCE).filter(pl.col("source_id").str.starts_with("items.yes/"))
+    assert set(final["decision_address"]) <= set(spans["address"])
+    # All come from a hall that was run again, with votes on the items of that hall.
+    assert final["address"].str.starts_with(f"decision-{control}/set01_lv").all()
+
+
+def test_earlier_controls_of_a_town_hall_are_verified_as_they_were_asked(
+    run_of_small_study: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions asked residents alone whom no quoted reply had to be asked again."""
+    is_planned_earlier = asking._is_planned_earlier
+    with monkeypatch.context() as earlier:
+        earlier.setattr(
+            asking,
+            "_is_planned_earlier",
+            lambda run, key: key == "computed_values_follow" or is_planned_earlier(run, key),
+        )
+        run = RunFolder(shutil.copytree(run_of_small_study("town_hall"), tmp_path / "run"))
+        settings = {"negative": False, "retest": False, "same_length": True}
+        rows = run_controls(run, settings, RunOptions()).read_table(ControlRow.table)
+    final = rows.filter(control=SAME_LENGTH, moment="final")
+    assert not final["address"].str.starts_with(f"decision-{SAME_LENGTH}/").all()
+    ((_, verification),) = verify_controls(run)
+    assert not verification.differences
 
 
 def test_a_mediator_answers_controls_and_has_separate_contrasts(

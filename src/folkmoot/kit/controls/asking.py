@@ -128,6 +128,9 @@ class _Rule(StrEnum):
     # In a session that is run again, texts that the run did not have are replaced too, and in a
     # reply for several participants the words of all of them.
     WHOLE_SESSIONS = "whole_sessions_replaced"
+    # A decision is not asked alone if a computed value in its prompt, such as a count of votes,
+    # depends on a reply to a replaced text. Earlier versions looked at quoted replies only.
+    FOLLOWS_VALUES = "computed_values_follow"
     # The reply that a researcher gave in a fork stays as given. Earlier versions asked a model in
     # its place.
     KEEPS_GIVEN = "given_replies_stay"
@@ -382,6 +385,16 @@ async def _prepare_versions(
     study = find_study_of_run(run)
     is_earlier = _is_planned_earlier(run, _Rule.AS_THE_STUDY)
     # Read all conversations before the first call, so that the journal is not open during the run.
+    alike = study.decision_design.alike(run.read_settings(study.config))
+    treatments = read_treatments(
+        run,
+        () if _is_planned_earlier(run, _Rule.ALIKE) else alike,
+        None
+        if _is_planned_earlier(run, _Rule.WHOLE_SESSIONS)
+        else study.decision_design.kind_of_text,
+        exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
+    )
+    follows_values = not _is_planned_earlier(run, _Rule.FOLLOWS_VALUES)
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone, is_earlier=is_earlier)
         graph = ReplyGraph(run, journal, study.tables, is_earlier=is_earlier)
@@ -394,19 +407,12 @@ async def _prepare_versions(
             if place in conversations
             for text in texts_of(conversations[place])
         )
+        if follows_values:
+            graph.read_before(_find_computed(run, treatments, graph, replacing, conversations))
     language = session.config.requested_controls.language
-    alike = study.decision_design.alike(run.read_settings(study.config))
-    treatments = read_treatments(
-        run,
-        () if _is_planned_earlier(run, _Rule.ALIKE) else alike,
-        None
-        if _is_planned_earlier(run, _Rule.WHOLE_SESSIONS)
-        else study.decision_design.kind_of_text,
-        exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
-    )
     keeps_given = not _is_planned_earlier(run, _Rule.KEEPS_GIVEN)
     is_before_provenance = _is_planned_earlier(run, _Rule.BY_PROVENANCE)
-    rules = ForkRules(treatments, language, is_before_provenance, keeps_given)
+    rules = ForkRules(treatments, language, is_before_provenance, keeps_given, follows_values)
     versions = _build_versions(graph, rules, samples, conversations)
     asks_again = any(samples[control] for control in (RETEST, *REPLACING))
     unread = _questions_of_the_study(everyone, conversations, graph, is_earlier)
@@ -431,6 +437,30 @@ async def _prepare_versions(
         finished = questions
     versions = _with_reason(versions, samples, finished, is_earlier)
     return _Prepared(conversations, versions, [], None)
+
+
+def _find_computed(
+    run: RunFolder,
+    treatments: TreatmentTexts,
+    graph: ReplyGraph,
+    decisions: Iterable[ControlledDecision],
+    conversations: Mapping[str, DecisionConversation],
+) -> dict[str, tuple[str, ...]]:
+    # The addresses of decisions with a computed value in their prompt, each with the scopes of its
+    # session.
+    found = [
+        decision
+        for decision in decisions
+        if decision.kind != TEXT
+        and decision.place in conversations
+        and graph.holds_computed_value(texts_of(conversations[decision.place]))
+    ]
+    sessions = read_sessions(run, treatments) if found else {}
+    return {
+        decision.address: sessions[decision.unit].scopes
+        for decision in found
+        if decision.unit in sessions
+    }
 
 
 def _questions_of_the_study(

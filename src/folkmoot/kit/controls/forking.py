@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import Language
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
 from folkmoot.kit.controls.replacing import (
@@ -67,6 +68,10 @@ class ForkRules(NamedTuple):
     # True if the reply that a researcher gave in a fork stays as given. Controls that an earlier
     # version planned ask a model in its place.
     keeps_given: bool = True
+    # True if a decision is not asked alone where a computed value in its prompt depends on a reply
+    # to a replaced text. Controls that an earlier version planned look at such values only if a
+    # quoted reply has to be asked again.
+    follows_values: bool = True
 
     def keeps(self, reply: JournaledReply) -> bool:
         """Return whether a reply stays as a researcher gave it, whatever it answers."""
@@ -108,10 +113,14 @@ def fork_decision(
                 is_any_kept = True
             else:
                 asked_again[step.reply.address] = step
-    # No reply before the decision depends on a replaced text, so all of them fit the new prompt.
-    # A value that was computed from a reply kept as given was computed from others, too. The
+    # If no reply behind the decision has to be asked again, all quoted ones fit the new prompt. A
+    # computed value need not fit, because it may come from a reply that is not quoted, such as a
+    # vote. A value that was computed from a reply kept as given was computed from others, too. The
     # session is then run again for all participants, as it is for the others in it.
-    if not asked_again and not (is_any_kept and graph.holds_computed_value(changed)):
+    if not asked_again and not (
+        graph.holds_computed_value(changed)
+        and (is_any_kept or _has_answered(control, decision, subject, rules, graph))
+    ):
         return asked_at_once
     # A value computed from an old reply would contradict the new one beside it. Which replies a
     # value depends on is not recorded, so any computed value counts.
@@ -131,6 +140,25 @@ def fork_decision(
     if quotes is None:
         return REPLIED
     return asked_at_once._replace(steps=tuple(steps), quotes=tuple(quotes))
+
+
+def _has_answered(
+    control: str,
+    decision: ControlledDecision,
+    subject: Subject,
+    rules: ForkRules,
+    graph: ReplyGraph,
+) -> bool:
+    # Whether the participant has replied to what the control replaces, earlier in the session.
+    # Values in the prompts of a leading role, such as a mediator, come from replies of
+    # participants. Its own earlier replies are about other topics, or the prompt quotes them.
+    if not rules.follows_values or decision.role != PARTICIPANT_ROLE:
+        return False
+    writers, language = rules.treatments.writers, rules.language
+    return any(
+        is_replaced(texts, replaced_texts(control, subject, texts, writers, language))
+        for texts in graph.requests_before(decision.address)
+    )
 
 
 def _find_reachable(

@@ -21,7 +21,7 @@ from folkmoot.conversation.json_replies import json_candidates, read_whole_json
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.session.repeated_protocol import WatchedQuestion
+from folkmoot.engine.session.repeated_protocol import WatchedQuestion, enclosing_scopes
 from folkmoot.engine.session.session import DEFAULT_REASKS
 from folkmoot.json_text import Schema
 from folkmoot.kit.controls.conversations import last_entry, messages_of
@@ -154,6 +154,8 @@ class ReplyGraph:
         self._computed = tuple(f"{row.table}." for row in tables if row.from_replies)
         self._words = _read_computed_words(run, tables)
         self._replies: dict[str, JournaledReply | None] = {}
+        # By the address of a decision: what the speaker was asked before, see `read_before`.
+        self._before: dict[str, list[JournaledReply]] = {}
 
     @property
     def addresses(self) -> list[str]:
@@ -228,12 +230,42 @@ class ReplyGraph:
         """Read the replies that the texts quote, directly or through other replies."""
         waiting = self.addresses_in(texts) - self._replies.keys()
         while waiting:
-            self._read(sorted(waiting))
+            self._replies.update(self._read(sorted(waiting)))
             read = (reply for address in waiting if (reply := self._replies[address]) is not None)
             behind = {address for reply in read for address in self.addresses_in(reply.texts)}
             waiting = behind - self._replies.keys()
 
-    def _read(self, addresses: Sequence[str]) -> None:
+    def read_before(self, decisions: Mapping[str, Collection[str]]) -> None:
+        """Read what the speaker of each decision was asked before it in the same session.
+
+        `decisions`: a map from the address of a decision to the scopes of its session.
+        """
+        if not decisions:
+            return
+        answers = self._run.scan_table("answers").select("address", "speaker_id").collect()
+        asked: dict[str, list[str]] = {}
+        earlier: dict[str, list[str]] = {}
+        for address, speaker_id in answers.iter_rows():
+            asked.setdefault(speaker_id, []).append(address)
+            if (scopes := decisions.get(address)) is not None:
+                # The latest one first, because it most probably depends on the same texts.
+                earlier[address] = [
+                    other
+                    for other in reversed(asked[speaker_id][:-1])
+                    if not set(scopes).isdisjoint(enclosing_scopes(other))
+                ]
+        read = self._read(sorted({other for own in earlier.values() for other in own}))
+        self._before = {
+            address: [reply for other in own if (reply := read[other]) is not None]
+            for address, own in earlier.items()
+        }
+
+    def requests_before(self, address: str) -> Iterator[tuple[str, ...]]:
+        """Yield the texts of the requests that `read_before` has read for a decision."""
+        for reply in self._before.get(address, ()):
+            yield reply.texts
+
+    def _read(self, addresses: Sequence[str]) -> dict[str, JournaledReply | None]:
         spans = self._run.read_spans(addresses)
         columns = ("order", "speaker_id", "role", "kind", "options", "recorded", "model_asked")
         rows = (
@@ -247,7 +279,7 @@ class ReplyGraph:
         )
         # An address without an entry keeps None and counts as read, so that no round reads it
         # again.
-        self._replies.update(dict.fromkeys(addresses))
+        found: dict[str, JournaledReply | None] = dict.fromkeys(addresses)
         for address, order, who, role, kind, options, recorded, model in rows.iter_rows():
             # Take the request before any re-ask, because asking again makes its own re-asks, and
             # the reply that later prompts quote, which is the last one.
@@ -268,7 +300,7 @@ class ReplyGraph:
                 max_tokens=first.request.get("max_tokens"),
             )
             listed, schema = tuple(json.loads(options or "[]")), first.request.get("schema")
-            self._replies[address] = JournaledReply(
+            found[address] = JournaledReply(
                 address,
                 order,
                 speaker,
@@ -282,6 +314,7 @@ class ReplyGraph:
                 self._answer_type_of(kind, listed, schema),
                 is_given=first.model_served == RESEARCHER,
             )
+        return found
 
     def _answer_type_of(
         self, kind: str, options: Sequence[str], schema: Schema | None
