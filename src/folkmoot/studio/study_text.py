@@ -213,9 +213,9 @@ def _names_that_stay_after(
     names: Mapping[str, Any], others: Mapping[str, Any]
 ) -> dict[str, str | None]:
     # For each key, the next key that the other mapping has too, or None at the end.
-    follower = None
+    follower: str | None = None
     followers: dict[str, str | None] = {}
-    for name in reversed(names):
+    for name in reversed(list(names)):
         followers[name] = follower
         if name in others:
             follower = name
