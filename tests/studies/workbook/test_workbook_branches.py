@@ -11,8 +11,9 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import HTML, PDF
 from folkmoot.storage import amendments, run_folder
-from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
+from folkmoot.studies.workbook.answers import ListedOptions, read_options
 from folkmoot.studies.workbook.language.placeholders import empty_branches
+from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.studies.workbook.test_workbook_play import (
     TASKS,

@@ -19,7 +19,6 @@ from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailu
 from folkmoot.studies.workbook.answers import (
     FreeOptions,
     ListedOptions,
-    NotALiteral,
     NumberRange,
     WorkbookAnswer,
     format_options,
@@ -32,6 +31,7 @@ from folkmoot.studies.workbook.language.expressions import (
     evaluate_for,
     in_order,
 )
+from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.participants import (
     assign_balanced,
     assign_sessions,

@@ -14,7 +14,6 @@ from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
 from folkmoot.storage.tables import format_csv
 from folkmoot.studies.workbook import checks
-from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.files import harmless_csv
 from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
@@ -22,6 +21,7 @@ from folkmoot.studies.workbook.language.expressions import (
     parse_expression,
 )
 from folkmoot.studies.workbook.language.placeholders import MAX_OUTPUT, render_text
+from folkmoot.studies.workbook.literals import NotALiteral, read_literal
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import run_with_limits
 from tests.in_process import call_in_process

@@ -34,7 +34,7 @@ from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable, format_number
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.answers import ANSWER_KIND, ListedOptions, NotALiteral, read_options
+from folkmoot.studies.workbook.answers import ANSWER_KIND, ListedOptions, read_options
 from folkmoot.studies.workbook.config import (
     NUMBERS,
     Measure,
@@ -43,6 +43,7 @@ from folkmoot.studies.workbook.config import (
     declare_claims,
     measures_of,
 )
+from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
 
 # Limits that keep a report readable: findings per kind, bars of a distribution, lines of a chart.

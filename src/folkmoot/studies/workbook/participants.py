@@ -19,7 +19,7 @@ from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.provenance import Kind, Source, SourcedText, cell_id, enclose_text, quote_value
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.answers import NotALiteral, Options, read_options, scalar_text
+from folkmoot.studies.workbook.answers import Options, read_options, scalar_text
 from folkmoot.studies.workbook.config import (
     LabelledPart,
     Problems,
@@ -34,6 +34,7 @@ from folkmoot.studies.workbook.config import (
 )
 from folkmoot.studies.workbook.language.expressions import ExpressionProblem
 from folkmoot.studies.workbook.language.placeholders import UnknownName, render_text, with_source
+from folkmoot.studies.workbook.literals import NotALiteral
 
 D = TypeVar("D", bound=LabelledPart)
 # (text, its cell) → the filled text.

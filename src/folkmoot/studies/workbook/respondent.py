@@ -15,8 +15,9 @@ from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of
 from folkmoot.respondent.mind.draws import normal_draw
 from folkmoot.respondent.mind.scales import scale_of
 from folkmoot.respondent.replies.answering import answer_choice, answer_number
-from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
+from folkmoot.studies.workbook.answers import ListedOptions, read_options
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, WorkbookConfig
+from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.participants import QUESTIONS
 
 # Words that argue for giving, and words that argue against it.

@@ -16,14 +16,7 @@ from openpyxl.utils import get_column_letter
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import closest_name, collapse_spaces, number_text
-from folkmoot.studies.workbook.answers import (
-    NotALiteral,
-    by_role,
-    is_scalar,
-    looks_like_dict,
-    read_literal,
-    scalar_text,
-)
+from folkmoot.studies.workbook.answers import by_role, is_scalar, scalar_text
 from folkmoot.studies.workbook.config import (
     COMPUTED_KINDS,
     COMPUTED_SCOPES,
@@ -49,6 +42,7 @@ from folkmoot.studies.workbook.config import (
     Workbook,
     written_label,
 )
+from folkmoot.studies.workbook.literals import NotALiteral, looks_like_dict, read_literal
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     COLUMNS,
     COMPUTED,
