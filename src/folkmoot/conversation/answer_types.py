@@ -99,6 +99,9 @@ class ParseFailure:
     """The reason why a reply could not be parsed, worded as a message to the speaker."""
 
     problem: str
+    # True if the reply gives nothing although it has words, such as `{"response": ""}`. The engine
+    # asks again as after a reply without words.
+    is_empty: bool = False
 
 
 # The kinds of closed answers: the answer is one of the options or a number.

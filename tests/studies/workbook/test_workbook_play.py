@@ -330,6 +330,35 @@ def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("validate", [0, 1])
 @pytest.mark.parametrize(
+    "reply", ['{"response": ""}', '{"response": null}', '{"response": "\u200b"}']
+)
+@pytest.mark.parametrize("var_type", [None, "integer"])
+def test_an_empty_answer_in_json_is_asked_for_again_and_then_missing(
+    tmp_path: Path, var_type: str | None, reply: str, validate: int
+) -> None:
+    usual = make_script()
+
+    def answer(request: Any, address: str) -> str:
+        return reply if "/o/" in address else usual(request, address)
+
+    provider = ScriptedProvider(answer)
+    book = make_workbook()
+    for cell, value in {"H4": var_type, "I4": "as you like", "K4": validate, "M4": 1}.items():
+        book = with_cell(book, f"{TASKS}!{cell}", value)
+    book["computed"] = book["computed"][:1]
+    book = with_cell(book, f"{TASKS}!F5", "Trade? {response_options}")
+    run = run_workbook(book, tmp_path, provider)
+    offers = run.table("responses").filter(var_name="offer")
+    assert set(offers.select("value", "missing", "reasks").iter_rows()) == {
+        (None, "empty", 5 if validate else 2)
+    }
+    answers = run.table("answers").filter(pl.col("address").str.contains("/o/"))
+    assert set(answers["missing"]) == {"empty"}
+    assert {row["offer"] for row in read_rows(run)} == {"NA"}
+
+
+@pytest.mark.parametrize("validate", [0, 1])
+@pytest.mark.parametrize(
     ("as_json", "finish"), itertools.product((False, True), ("length", "length:model"))
 )
 def test_the_beginning_of_a_number_is_no_contribution(

@@ -159,10 +159,11 @@ async def ask_until_parsed(
             )
             return result._replace(repairs=parsed.repairs)
         has_text = bool(visible_text(reply.text))
+        is_empty = not has_text or parsed.is_empty
         # The model used the doubled limit up without a visible word (it spent it on reasoning).
         # Another attempt would cost the same and end the same.
         thought_to_limit = was_lengthened and not has_text and _is_cut(reply) and not clarification
-        if thought_to_limit or reask >= (reasks if has_text else empty_tries):
+        if thought_to_limit or reask >= (empty_tries if is_empty else reasks):
             break
         is_last = has_text and reask + 1 == reasks
         follow_up = clarification or (answer_type.last_reask if is_last else None)
@@ -197,7 +198,7 @@ async def ask_until_parsed(
     # Problems end with an instruction to the speaker ("Reply with …"). Readers of the tables do not
     # need it.
     detail = parsed.problem.partition(" Reply with")[0]
-    missing_answer = Missing("unparsed" if has_text else "empty", detail)
+    missing_answer = Missing("empty" if is_empty else "unparsed", detail)
     return _build_ask_result(missing_answer, MISSING, reask, request, reply, said_first)
 
 

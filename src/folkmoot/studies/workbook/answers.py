@@ -32,6 +32,7 @@ from folkmoot.conversation.choices import (
 )
 from folkmoot.conversation.lenient_fields import read_number
 from folkmoot.conversation.parse_steps import UNFORMATTED
+from folkmoot.conversation.reply_forms import visible_text
 from folkmoot.hints import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
 from folkmoot.studies.workbook.config import Scalar, VarType, written_label
@@ -238,6 +239,7 @@ def format_options(
 ANSWER_KIND = "workbook"
 Status = Literal["valid", "invalid", "unchecked"]
 Value = str | int | float
+EMPTY_REPLY = ParseFailure("The reply was empty.", is_empty=True)
 
 
 class Structured(BaseModel):
@@ -395,8 +397,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def parse_reply(self, reply: str) -> ParsedAnswer[GivenAnswer] | ParseFailure | Missing:
         """Parse a reply."""
         # Without validation, every non-empty reply is an answer.
-        if not reply.strip():
-            return ParseFailure("The reply was empty.")
+        if not visible_text(reply):
+            return EMPTY_REPLY
         text, score, parse_step, problem = self._unwrap_reply(reply)
         if problem is None:
             parsed = self._parse_answer(text)
@@ -415,7 +417,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
                 )
         if self.validate:
             return problem
-        return self._keep_unvalidated(text, score)
+        # In JSON, an empty text and null are no answer either.
+        return EMPTY_REPLY if not visible_text(text) else self._keep_unvalidated(text, score)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options or numbers that a reply mentions."""
@@ -439,7 +442,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         if the reply is empty.
         """
         text, score, parse_step, _ = self._unwrap_reply(reply)
-        if not text.strip():
+        if not visible_text(text):
             return Missing("empty", "the reply was empty")
         # An unreadable speculation score makes the score missing and not the answer invalid.
         read = self._parse_answer(text) if parse_step else None
@@ -490,8 +493,8 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
                 f"{ALL_FIELDS_INSTRUCTION}"
             )
             return text, None, parsed.parse_step, problem
-        if not text.strip():
-            return text, score, parsed.parse_step, ParseFailure("The reply was empty.")
+        if not visible_text(text):
+            return text, score, parsed.parse_step, EMPTY_REPLY
         return text, score, parsed.parse_step, None
 
     def _parse_answer(
