@@ -20,6 +20,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.fork import ReplyReplacement, fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of, repeat_fork, resume_repeats
+from folkmoot.engine.run.grid import RunGrid
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import DriftError, ForeignJournalError, InputError, StorageError
@@ -28,6 +29,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.forks import compare_talks
 from folkmoot.report.comparison.pooled import pooled_findings
+from folkmoot.storage.findings import TableCell
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.town_hall.quality import quality_of_run
 from tests.contract.small import people_of, small_study
@@ -524,3 +526,58 @@ def test_repeats_separate_the_effect_of_a_reply_from_chance(
     assert all(row["low"] is None for row in rows), "two repeats give no interval"
     again_grid = resume_repeats(tmp_path / "forks", RunOptions())
     assert [cell.name for cell in again_grid.cells] == [cell.name for cell in grid.cells]
+
+
+def read_effects(grid: RunGrid) -> dict[str, dict[str, TableCell]]:
+    (finding,) = pooled_findings(grid)
+    records = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+    effects = {str(record["figure"]): record for record in records}
+    assert len(effects) == len(records), "no figure is listed twice"
+    return effects
+
+
+def test_repeats_show_each_primary_claim_with_and_without_the_change(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    base = RunFolder(run_of_small_study("focus_group"))
+    answers = base.scan_table("answers").select("address").collect()["address"]
+    address = next(each for each in answers if "oven/before" in each and "/opinion/" in each)
+    changed_reply = {"declined": False, "opinion": "I would never buy it.", "position": -1}
+    replacement = ReplyReplacement(say=json.dumps(changed_reply))
+    grid = repeat_fork(base, address, replacement, 1, RunOptions(out=tmp_path / "forks"))
+    means = []
+    for cell in next(iter(pairs_of(grid))):
+        run = grid.run(cell)
+        assert run is not None
+        statements = run.scan_table("statements").filter(pl.col("stimulus") == "oven").collect()
+        positions = statements.pivot("when", index=["group", "persona_id"], values="position")
+        means.append((positions["after"] - positions["before"]).mean())
+    effects = read_effects(grid)
+    effect = effects["Position on oven: after the discussion − before"]
+    assert effect["family"] == "primary"
+    assert [effect["changed"], effect["as it was"]] == pytest.approx(means)
+    assert means[0] != means[1] and effect["difference"] == pytest.approx(means[0] - means[1])
+    assert effects["Would buy oven: after the discussion − before"]["family"] == "secondary"
+    (finding,) = pooled_findings(grid)
+    assert "Position on oven: after the discussion − before" in finding.says
+
+
+def test_repeats_show_each_hypothesis_with_and_without_the_change(tmp_path: Path) -> None:
+    source = small_study("town_hall", tmp_path)
+    hypothesis = "{measure: satisfaction.post_satisfaction, contrast: ['4', '1'], direction: less}"
+    source.write_text(f"{source.read_text('utf-8')}hypotheses: [{hypothesis}]\n", "utf-8")
+    base = folkmoot.run(source, model="synthetic", out=tmp_path / "run").folder
+    replacement = ReplyReplacement(drop=True)
+    forks = RunOptions(out=tmp_path / "forks")
+    grid = repeat_fork(base, "set01_lv4/after/A01/ask0", replacement, 1, forks)
+    effects = read_effects(grid)
+    (label,) = (label for label in effects if label.startswith("Post satisfaction"))
+    means = []
+    for cell in next(iter(pairs_of(grid))):
+        run = grid.run(cell)
+        assert run is not None
+        table = run.scan_table("satisfaction").group_by("level").agg(pl.mean("post_satisfaction"))
+        by_level = dict(table.collect().iter_rows())
+        means.append(by_level["4"] - by_level["1"])
+    assert effects[label]["family"] == "primary"
+    assert [effects[label]["changed"], effects[label]["as it was"]] == pytest.approx(means)

@@ -493,6 +493,13 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "take groups as independent, and groups that share people are not: add people to the file, "
         "or lower num_personas or replications.",
         "illustration": f"{ILLUSTRATION_LABEL}: {{units}}. {{says}}",
+        "effect of reply": "{claim} {changed} with the changed reply, {original} with the "
+        "original one; difference {difference} ({interval}).",
+        "effect of reply, unknown": "{claim}: not known with both the changed and the original "
+        "reply.",
+        "figures of forks": "{clear} figures of {figures} have an interval without zero.",
+        "figures of forks, one clear": "1 figure of {figures} has an interval without zero.",
+        "figures of forks, no interval": "{figures}, without intervals.",
         "values": "{what}: {values}.",
         "list": "{values}.",
         "beside humans": "{what}: {people} in people ({design}); {values}.",

@@ -7,6 +7,8 @@ A fork is a run that repeats the original run with one reply changed.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,11 +18,15 @@ from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of
 from folkmoot.engine.run.grid import GridCell, RunGrid
 from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.hints import shorten
+from folkmoot.engine.settings.claims import CLAIMS_TESTED, FAMILIES, evaluate_claims
+from folkmoot.engine.study.study import claims_of_run, find_study_of_run
+from folkmoot.hints import capitalise, shorten
 from folkmoot.kit.findings import Row, finite_or_none
+from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.clustered import clustered_mean
-from folkmoot.measures.inference.estimates import format_count
-from folkmoot.report.comparison.figures import Figure
+from folkmoot.measures.inference.estimates import Estimate, format_count
+from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.report.comparison.figures import Figure, MeasuredFigure
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, RunName
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -190,45 +196,57 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
     """Return the finding on how much one changed reply affects each estimate.
 
+    - `figures`: the estimates in the findings of the runs. The primary and secondary claims are
+      added.
+
     Returns None if no estimate is known both with and without the change.
     """
     # Each repeat in `grid` consists of two runs, one with the changed reply and one with the
     # unchanged reply. The difference is the mean over repeats.
     pairs = list(pairs_of(grid))
-    cells = [(repeat, _values(grid, figures, pair)) for repeat, pair in enumerate(pairs, 1)]
-    labels = dict.fromkeys(label for _, values in cells for label in values)
+    claims = _claims_with_figures(grid)
     rows: list[Row] = []
     lines = []
-    for label in labels:
-        pairs_of_label = [(repeat, values[label]) for repeat, values in cells if label in values]
-        gap = clustered_mean(
-            [changed - unchanged for _, (changed, unchanged) in pairs_of_label],
-            [by for by, _ in pairs_of_label],
-        )
+    sentences = []
+    for claim, figure in (
+        (None, _changed_answers(grid)),
+        *claims,
+        *((None, figure) for figure in figures if not _is_of_claim(figure, claims)),
+    ):
+        effect = _estimate_effect(figure, pairs)
+        if claim is not None and claim.family == "primary":
+            sentences.append(_describe_effect(claim, effect))
+        if effect is None:
+            continue
+        gap = effect.difference
+        label = ": ".join(filter(None, (figure.title, figure.label)))
         rows.append(
             {
                 "figure": label,
-                "changed": sum(a for _, (a, _) in pairs_of_label) / len(pairs_of_label),
-                "as it was": sum(b for _, (_, b) in pairs_of_label) / len(pairs_of_label),
+                **({"family": claim.family if claim is not None else None} if claims else {}),
+                "changed": effect.changed,
+                "as it was": effect.as_it_was,
                 "difference": gap.value,
                 "low": finite_or_none(gap.low),
                 "high": finite_or_none(gap.high),
-                "repeats": len(pairs_of_label),
+                "repeats": effect.repeats,
             }
         )
         if gap.has_interval:
             lines.append((label, gap.value, gap.low, gap.high))
     if not rows:
         return None
-    clear_labels = [label for label, _, low, high in lines if low > 0 or high < 0]
+    if lines:
+        clear_count = sum(low > 0 or high < 0 for _, _, low, high in lines)
+        case = "figures of forks, one clear" if clear_count == 1 else "figures of forks"
+        sentences.append(word("description", case, clear=clear_count, figures=len(rows)))
+    else:
+        counted = format_count(len(rows), "figure")
+        sentences.append(word("description", "figures of forks, no interval", figures=counted))
     return Finding(
         "fork_effect",
         "What the changed reply does",
-        f"{format_count(len(clear_labels), 'figure')} of {len(rows)} "
-        f"{'has' if len(clear_labels) == 1 else 'have'} an "
-        "interval without zero."
-        if lines
-        else f"{format_count(len(rows), 'figure')}, without intervals.",
+        join_sentences(sentences),
         ResultTable.from_records(
             rows,
             "Means over repeats; in each repeat both forks ask the models again, and the "
@@ -247,28 +265,123 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
     )
 
 
-def _values(
-    grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
-) -> dict[str, tuple[float, float]]:
-    # `pair` and each result are (with the changed reply, with the unchanged one). A key of the
-    # result is "title: label" of a figure.
-    pairs_by_label: dict[str, tuple[float, float]] = {}
-    shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
-    if shares[0] is not None and shares[1] is not None:
-        pairs_by_label[CHANGED_ANSWERS_LABEL] = shares[0], shares[1]
-    for figure in figures:
-        values = {measured.cell.name: measured.value for measured in figure.cells}
-        if all(cell.name in values for cell in pair):
-            first, second = (values[cell.name] for cell in pair)
-            pairs_by_label[f"{figure.title}: {figure.label}"] = first, second
-    return pairs_by_label
+class _Effect(NamedTuple):
+    # The means over repeats of one estimate with and without the change, and of their difference.
+    changed: float
+    as_it_was: float
+    difference: Estimate
+    repeats: int
 
 
-def _share_not_as_before(fork: RunFolder | None) -> float | None:
+def _estimate_effect(figure: Figure, pairs: Sequence[tuple[GridCell, GridCell]]) -> _Effect | None:
+    # `pairs` are (with the changed reply, with the unchanged one). None if no repeat has both.
+    values = {measured.cell.name: measured.value for measured in figure.cells}
+    known = [
+        (changed.repeat, values[changed.name], values[unchanged.name])
+        for changed, unchanged in pairs
+        if changed.name in values and unchanged.name in values
+    ]
+    if not known:
+        return None
+    repeats, changed_values, unchanged_values = zip(*known, strict=True)
+    gaps = [first - second for _, first, second in known]
+    return _Effect(
+        sum(changed_values) / len(known),
+        sum(unchanged_values) / len(known),
+        clustered_mean(gaps, repeats),
+        len(known),
+    )
+
+
+def _claims_with_figures(grid: RunGrid) -> list[tuple[Claim, Figure]]:
+    # The claims that the runs state beforehand, primary ones first. Not every study type draws
+    # their estimates as intervals, and those of hypotheses are not among the figures of a grid.
+    claims: dict[Claim, Claim] = {}
+    cells: dict[Claim, list[MeasuredFigure]] = defaultdict(list)
+    for cell, run in grid.finished_cells().values():
+        if run.unusable_reason:
+            continue
+        stated = claims_of_run(find_study_of_run(run), run)
+        for claim, result in zip(stated, evaluate_claims(run, stated), strict=True):
+            comparison, estimate = claim.without_wording, result.estimate
+            # Only the data tell whether a hypothesis is about a share, so a claim with an estimate
+            # takes the place of one without.
+            if math.isfinite(estimate.value):
+                claims[comparison] = result.claim
+                cells[comparison].append(
+                    MeasuredFigure(cell, estimate.value, estimate.low, estimate.high)
+                )
+            else:
+                claims.setdefault(comparison, result.claim)
+    return [
+        (
+            claim,
+            Figure(
+                CLAIMS_TESTED,
+                capitalise(claim.label),
+                claim.contrast_label,
+                claim.in_points,
+                0.0,
+                tuple(cells[comparison]),
+            ),
+        )
+        for family in FAMILIES
+        for comparison, claim in claims.items()
+        if claim.family == family != "exploratory"
+    ]
+
+
+def _is_of_claim(figure: Figure, claims: Sequence[tuple[Claim, Figure]]) -> bool:
+    # A finding that draws a claim has the same contrast and the same value in each run. Its
+    # estimate would otherwise be counted twice.
+    values = {measured.cell.name: measured.value for measured in figure.cells}
+    return any(
+        other.label == figure.label
+        and len(other.cells) == len(values)
+        and all(
+            math.isclose(measured.value, values.get(measured.cell.name, math.nan), abs_tol=1e-9)
+            for measured in other.cells
+        )
+        for _, other in claims
+    )
+
+
+def _describe_effect(claim: Claim, effect: _Effect | None) -> Sentence:
+    label = f"{capitalise(claim.label)}: {claim.contrast_label}"
+    if effect is None:
+        return word("description", "effect of reply, unknown", claim=label)
+    return word(
+        "description",
+        "effect of reply",
+        claim=label,
+        changed=claim.format_signed(effect.changed),
+        original=claim.format_signed(effect.as_it_was),
+        difference=claim.format_signed(effect.difference.value),
+        interval=claim.format_interval(effect.difference),
+    )
+
+
+def _changed_answers(grid: RunGrid) -> Figure:
+    shares = ((cell, _share_not_as_before(run)) for cell, run in grid.finished_cells().values())
+    return Figure(
+        "fork_effect",
+        "",
+        CHANGED_ANSWERS_LABEL,
+        True,
+        None,
+        tuple(
+            MeasuredFigure(cell, share, math.nan, math.nan)
+            for cell, share in shares
+            if share is not None
+        ),
+    )
+
+
+def _share_not_as_before(fork: RunFolder) -> float | None:
     # Answers that are missing in the fork count as different. Answers in free text and the changed
     # reply do not count.
-    change = fork_change(fork) if fork is not None and fork.is_finished else None
-    if fork is None or change is None:
+    change = fork_change(fork)
+    if change is None:
         return None
     columns = ("address", "recorded")
     base_answers = dict(RunFolder(fork.path / change.run).rows("answers", *columns))
