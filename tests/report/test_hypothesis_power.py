@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
 from typer.testing import CliRunner
 
 import folkmoot
@@ -21,6 +23,7 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.claims import Claim, judge
+from folkmoot.measures.inference.differences import Side, estimate_difference
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.measures.inference.simultaneous import DirectionalTests, decide_jointly
@@ -158,6 +161,85 @@ def test_the_needed_units_give_the_requested_power() -> None:
         claim_power([make_claim(margin=0.1, unit="session")], sessions, iccs=[0.05])
     )
     assert clustered_units["units_needed"] == math.ceil(int(str(independent_units)) * 1.2 / 5)
+
+
+def share_of_supported_equivalences(
+    design: DesignSize, units: int, margin: float, difference: float, alpha: float
+) -> float:
+    """Return how often the decision rule of a report supports an equivalence of means.
+
+    All lengths are in standard deviations: of paired differences, or within each condition.
+    """
+    rng = np.random.default_rng(4)
+    is_paired = design.kind == "paired"
+    first = rng.normal(difference, 1, (4000, units))
+    second = np.zeros_like(first) if is_paired else rng.normal(0, 1, first.shape)
+    variances = [side.var(axis=1, ddof=1) / units for side in (first, second)]
+    quantile = student_t.ppf(1 - alpha / 2, (units - 1) * (1 if is_paired else 2))
+    halves = quantile * np.sqrt(variances[0] + variances[1])
+    estimates = first.mean(axis=1) - second.mean(axis=1)
+    supported = np.abs(estimates) + halves <= margin
+    # The intervals are those of the report.
+    second_units = range(units) if is_paired else range(units, 2 * units)
+    for sample in range(3):
+        sides = (
+            Side.from_values(first[sample], range(units)),
+            Side.from_values(second[sample], second_units),
+        )
+        estimate = estimate_difference(*sides, "mean", 1 - alpha)
+        assert estimate.high - estimate.low == pytest.approx(2 * halves[sample])
+        verdict = judge("equivalent", margin, estimate, alpha)
+        assert (verdict == "supported") == supported[sample]
+    return float(supported.mean())
+
+
+@pytest.mark.parametrize(
+    "design",
+    [DesignSize("paired", 2, 8, 1, "set"), DesignSize("independent", 2, 8)],
+    ids=["paired", "independent"],
+)
+@pytest.mark.parametrize("expected", [None, 0.1, -0.1], ids=str)
+def test_the_power_of_an_equivalence_of_means_is_that_of_its_rule(
+    design: DesignSize, expected: float | None
+) -> None:
+    """The power is that at a true difference within the margin. Beyond it, the claim is false."""
+    other = make_mean_claim(direction="greater")
+    tested_claim = make_mean_claim(direction="equivalent", margin=0.4)
+    finding = claim_power([other, tested_claim], design, [None, expected])
+    stated = re.search(
+        r"less than 0\.4: a power of 80 % at a true difference of (\S+) if the margin is at least "
+        r"(\S+) standard deviations of the (.+?) \((\d+) \w+ in each arm needed",
+        finding.says,
+    )
+    assert stated is not None, finding.says
+    difference, margin, quantity, needed = stated.groups()
+    assert float(difference.replace("−", "-")) == (expected or 0.0)
+    assert quantity == ("differences of sets" if design.kind == "paired" else "participants")
+    ratio = (expected or 0.0) / 0.4
+    for units, size in ((8, float(margin)), (int(needed), 0.5)):
+        share = share_of_supported_equivalences(design, units, size, ratio * size, 0.05 / 2)
+        assert share == pytest.approx(0.8, abs=0.03)
+    assert finding.grid.rows[1][finding.grid.columns.index("units_needed")] == int(needed)
+
+
+def test_an_equivalence_that_is_expected_to_be_false_has_no_power() -> None:
+    for design in (DesignSize("paired", 2, 20, 1, "set"), DesignSize("independent", 2, 200)):
+        tested_claim = make_mean_claim(direction="equivalent", margin=0.4)
+        finding = claim_power([tested_claim], design, [0.4])
+        assert "which is not within the margin" in finding.says
+        assert read_cells(finding)["units_needed"] is None
+
+
+def test_the_needed_units_of_an_equivalence_of_shares_fit_its_power() -> None:
+    tested_claim = make_claim(direction="equivalent", margin=0.12)
+    size = DesignSize("independent", 2, 50)
+    units = read_cells(claim_power([tested_claim], size, [-0.05]))["units_needed"]
+    assert isinstance(units, int)
+    enough, too_few = (
+        read_cells(claim_power([tested_claim], replace(size, units=n), [-0.05]))["power_rate"]
+        for n in (units, units - 2)
+    )
+    assert float(str(too_few)) < 0.8 <= float(str(enough))
 
 
 def test_several_claims_share_the_level() -> None:

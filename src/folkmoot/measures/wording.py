@@ -182,6 +182,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "none": "no difference from {base} in {arm} reaches a power of {power}",
         "mean": "a power of {power} if the true difference lies {size} standard deviations of the "
         "{quantity} beyond the margin",
+        "mean, equivalent": "a power of {power} at a true difference of {difference} if the margin "
+        "is at least {size} standard deviations of the {quantity}",
+        "mean, not equivalent": "no number of units gives a power of {power} at a true difference "
+        "of {difference}, which is not within the margin",
         "people": "For an interval of {width} points to each side of a share, ask {most} people in "
         "each arm{groups} if the simulation tells nothing of them, and {fewest} if it follows them "
         "at a correlation of {fit}.",

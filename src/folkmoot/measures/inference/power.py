@@ -11,7 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from folkmoot.measures.inference.distributions import normal_cdf, normal_quantile, student_quantile
 from folkmoot.measures.inference.estimates import ALPHA
@@ -106,6 +110,74 @@ def smallest_d(n: float, alpha: float = ALPHA) -> float:
     if n < 2:
         return math.nan
     return _smallest_detectable(lambda d: _power_of_t(d * math.sqrt(n / 2), 2 * n - 2, alpha))
+
+
+def smallest_margin_paired(pairs: float, ratio: float = 0.0, alpha: float = ALPHA) -> float:
+    """Return the smallest margin for which paired differences show an equivalence.
+
+    The margin is given in standard deviations of the differences. The power is `POWER`.
+
+    - `pairs`: the number of independent units, such as blocks or sessions.
+    - `ratio`: the true difference as a share of the margin.
+
+    NaN with fewer than two units, or if the true difference is not within the margin.
+    """
+    return _smallest_margin(math.sqrt(pairs), pairs - 1, ratio, alpha)
+
+
+def smallest_margin(units: float, ratio: float = 0.0, alpha: float = ALPHA) -> float:
+    """Return the smallest margin for which a comparison of two groups shows an equivalence.
+
+    The margin is given in standard deviations within the groups. The power is `POWER`.
+
+    - `units`: the number of units in each group.
+    - `ratio`: the true difference as a share of the margin.
+
+    NaN with fewer than two units in each group, or if the true difference is not within the margin.
+    """
+    return _smallest_margin(math.sqrt(units / 2), 2 * units - 2, ratio, alpha)
+
+
+def _smallest_margin(root: float, df: float, ratio: float, alpha: float) -> float:
+    # `root`: one standard deviation in standard errors.
+    if df < 1 or abs(ratio) >= 1:
+        return math.nan
+    return _smallest_detectable(
+        lambda margin: power_within(margin * root, ratio * margin * root, df, alpha)
+    )
+
+
+def power_within(margin: float, difference: float, df: float, alpha: float = ALPHA) -> float:
+    """Return the chance that the t interval of a difference lies within ± `margin`.
+
+    - `margin`, `difference`: the margin and the true difference, in standard errors.
+    - `df`: the degrees of freedom of the standard error.
+    - `alpha`: the interval has the level 1 − `alpha`.
+
+    Source: Phillips (1990), doi:10.1007/BF01063556.
+    """
+    from scipy.special import chdtri, gammaln, ndtr
+
+    # Given the ratio of the estimated to the true standard error, the estimate must lie within the
+    # margin by half an interval. The chance is averaged over the distribution of this ratio.
+    half = student_quantile(1 - alpha / 2, df)
+    low, high = (math.sqrt(float(chdtri(df, tail)) / df) for tail in (1 - 1e-14, 1e-14))
+    high = min(high, margin / half)
+    if high <= low:
+        return 0.0
+    nodes, weights = _quadrature()
+    ratios = low + (high - low) * (nodes + 1) / 2
+    log_density = (df - 1) * np.log(ratios) - df * ratios**2 / 2
+    constant = df / 2 * math.log(df / 2) + math.log(2) - float(gammaln(df / 2))
+    room = margin - half * ratios
+    inside = ndtr(room - difference) - ndtr(-room - difference)
+    total = float((weights * np.exp(log_density + constant) * inside).sum())
+    return min(1.0, (high - low) / 2 * total)
+
+
+@cache
+def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.polynomial.legendre.leggauss(100)
 
 
 def _power_of_h(h: float, n: float, alpha: float) -> float:

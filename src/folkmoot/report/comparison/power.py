@@ -31,6 +31,8 @@ from folkmoot.measures.inference.power import (
     smallest_d,
     smallest_d_paired,
     smallest_h,
+    smallest_margin,
+    smallest_margin_paired,
 )
 from folkmoot.measures.inference.rectified import people_needed
 from folkmoot.measures.wording import Sentence, join_sentences, word
@@ -173,7 +175,7 @@ def claim_power(
                 row["power_at_most_rate"] = most
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         else:
-            says = _least_mean(size, alpha)
+            says = _least_mean(claim, size, expected_difference, alpha)
             row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         needed = _tell_needed(row, size)
         sentences.append(word("power", "claim", claim=claim.says, power=says, needed=needed))
@@ -187,11 +189,12 @@ def claim_power(
             f"{_describe_rule(len(claims))} Units needed in "
             f"each arm for a power of {format_percent(POWER)}. For shares, the assumed difference "
             "is the expected one. Without an expected one it is twice the margin, or zero for an "
-            "equivalence. For means it is half a standard deviation beyond the margin.",
+            "equivalence. For means it is half a standard deviation beyond the margin. An "
+            "equivalence of means has a margin of half a standard deviation here.",
         ),
         notes=(
             "A claim is supported when the whole interval (of several claims: the joint one) lies "
-            "beyond its margin. Write "
+            "beyond its margin, or within it if it is an equivalence. Write "
             "`expected:` beside a hypothesis for the difference that you expect. `--simulate` "
             "counts how often runs of the study support each claim.",
             *((NORMAL_NOTE,) if any(claim.kind == "share" for claim in claims) else ()),
@@ -332,10 +335,10 @@ def _units_needed(
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
             return None
-        # Without an expected difference, twice the margin is assumed.
-        aim = 2 * claim.margin if expected is None else _directed_difference(claim, expected)
-        if claim.direction == "equivalent":
-            aim = abs(expected or 0.0)
+        # Without an expected difference, twice the margin is assumed, or zero for an equivalence.
+        aim = 0.0 if claim.direction == "equivalent" else 2 * claim.margin
+        if expected is not None:
+            aim = _directed_difference(claim, expected)
         # Each unit counts as one independent unit, or a session as its effective number of
         # participants.
         effective_units = 1.0
@@ -346,10 +349,8 @@ def _units_needed(
             return _power_of_difference(claim, aim, units * effective_units, alpha) >= POWER
     else:
         # For means and paired designs, half a standard deviation is assumed.
-        smallest_effect = smallest_d_paired if size.kind == "paired" else smallest_d
-
         def has_enough_power(units: int) -> bool:
-            return smallest_effect(units, alpha=alpha) <= HALF_SD
+            return _smallest_effect(claim, size, units, expected, alpha) <= HALF_SD
 
     return next((n for n in _growing_sizes() if has_enough_power(n)), None)
 
@@ -362,20 +363,30 @@ def _growing_sizes() -> Iterator[int]:
         units += max(1, units // 100)
 
 
-def _least_mean(size: DesignSize, alpha: float) -> Sentence:
-    if size.kind == "paired":
-        smallest_effect, quantity = (
-            smallest_d_paired(size.units, alpha=alpha),
-            f"differences of {size.unit_name}s",
-        )
-    else:
-        smallest_effect, quantity = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
+def _smallest_effect(
+    claim: Claim, size: DesignSize, units: int, expected: float | None, alpha: float
+) -> float:
+    # In standard deviations: the smallest distance of the true difference from the margin, or the
+    # smallest margin of an equivalence. NaN if the expected difference is not within this margin.
+    is_paired = size.kind == "paired"
+    if claim.direction == "equivalent":
+        ratio = (expected or 0.0) / claim.margin if claim.margin else math.inf
+        return (smallest_margin_paired if is_paired else smallest_margin)(units, ratio, alpha)
+    return (smallest_d_paired if is_paired else smallest_d)(units, alpha)
+
+
+def _least_mean(claim: Claim, size: DesignSize, expected: float | None, alpha: float) -> Sentence:
+    smallest_effect = _smallest_effect(claim, size, size.units, expected, alpha)
+    case = "mean"
+    if claim.direction == "equivalent":
+        case = "mean, equivalent" if math.isfinite(smallest_effect) else "mean, not equivalent"
     return word(
         "power",
-        "mean",
+        case,
         power=format_percent(POWER),
         size=f"{smallest_effect:.2f}",
-        quantity=quantity,
+        quantity=f"{'differences of ' * (size.kind == 'paired')}{size.unit_name}s",
+        difference=claim.format_signed(expected or 0.0),
     )
 
 
