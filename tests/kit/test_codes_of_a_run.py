@@ -22,6 +22,7 @@ from folkmoot.kit.coding.post_hoc import code_finished_run
 from folkmoot.kit.coding.results import coding_finding, text_digest
 from folkmoot.kit.coding.sheet import anonymous_number, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
+from folkmoot.report.document.document import build_document
 from folkmoot.report.export import export_run
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder
@@ -230,6 +231,34 @@ def test_a_human_codes_the_sample_blind_and_alpha_is_reported(
         "price, α of person Ann",
         "price, α of person Bo",
     ]
+
+
+def test_the_checklist_of_a_report_names_humans_who_coded(
+    tmp_path: Path, coded_run: RunFolder
+) -> None:
+    def read_items() -> dict[str, str]:
+        methods = build_document(RunFolder(coded_run.path)).methods
+        assert methods is not None
+        return {str(row[0]): str(row[2]) for row in methods.checklist.rows}
+
+    items = read_items()
+    assert items["A.2"] == "Fully automated." and items["E.1"].startswith("not recorded")
+    corrected, blind = tmp_path / "codes.xlsx", tmp_path / "blind.xlsx"
+    run_command("codes", coded_run.path, "--sheet", blind, "--blind")
+    run_command("codes", coded_run.path, "--sheet", corrected)
+    corrections = {("treated/day0", "too_dear"): "ok", ("treated/day1", "fair"): "Too dear"}
+    fill_column(corrected, "codes", corrections, "corrected")
+    fill_column(blind, "sample", {("treated/day0", ""): "too_dear"}, "your_codes")
+    read_sheet(coded_run, corrected, "Ann")
+    read_sheet(coded_run, corrected, "Bo")
+    read_sheet(coded_run, blind, "Cem")
+    coding = (
+        "Coding by people after the run: 4 codes checked by Ann and Bo and 1 text coded by Cem "
+        "without seeing the codes (see “How free text was coded”)."
+    )
+    items = read_items()
+    assert items["A.2"] == f"The run itself was fully automated. {coding}"
+    assert items["E.1"] == coding
 
 
 DECISION_CODEBOOK = """

@@ -16,6 +16,9 @@ import polars as pl
 from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
+from folkmoot.kit.coding.results import TITLE as CODING_TITLE
+from folkmoot.kit.coding.results import read_codings
+from folkmoot.kit.coding.tables import HUMAN_ROLE
 from folkmoot.kit.controls.findings import with_roles
 from folkmoot.kit.controls.replacing import from_session_run_again
 from folkmoot.kit.controls.tables import (
@@ -319,12 +322,13 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         str(model["asked"]) for model in manifest.get("models", []) if model.get("roles", True)
     ]
     people, embedded = run.has_people, bool(asked) and all(map(is_synthetic, asked))
+    coding = _describe_human_coding(run)
+    automation = "People answered in some roles; see the models."
+    if not people:
+        automation = "The run itself was fully automated." if coding else "Fully automated."
     items = (
         (*("A.1", "purpose of the models"), _describe_purpose(run)),
-        (
-            *("A.2", "human in the loop, or fully automated"),
-            "People answered in some roles; see the models." if people else "Fully automated.",
-        ),
+        ("A.2", "human in the loop, or fully automated", f"{automation} {coding}".rstrip()),
         (
             *("B.1", "model name, provider, size, version, date of access, source link"),
             f"{_describe_access_dates(run, times)}; size and source link: "
@@ -365,7 +369,10 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
             if people
             else f"No person answered. Source of the personas: {_describe_personas(run)}",
         ),
-        ("E.1", "human validation of outputs", _describe_validation(card.get("Human benchmark"))),
+        (
+            *("E.1", "human validation of outputs"),
+            _describe_validation(card.get("Human benchmark"), coding),
+        ),
         (
             *("E.2", "filtering and post-processing"),
             "Answers are parsed by documented steps, and the table of answers gives the share of "
@@ -441,10 +448,31 @@ def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
     )
 
 
-def _describe_validation(benchmark: CardRow | None) -> str:
-    if benchmark is None or not benchmark.figures:
-        return BLANK
-    return f"{benchmark.consequence} {benchmark.figures}"
+def _describe_human_coding(run: RunFolder) -> str:
+    # Sheets of humans that were read in after the run. "" if there are none.
+    codings = read_codings(run).values()
+    checked = [amendment for results in codings for amendment in results.corrections_by_human]
+    blind = [
+        coder for results in codings for coder in results.coders if coder.coder_role == HUMAN_ROLE
+    ]
+    parts = []
+    if checked:
+        names = join_words(list(dict.fromkeys(amendment.author for amendment in checked)))
+        parts.append(f"{format_count(len(checked), 'code')} checked by {names}")
+    if blind:
+        names = join_words(list(dict.fromkeys(coder.name for coder in blind)))
+        texts = format_count(sum(len(coder.codes) for coder in blind), "text")
+        parts.append(f"{texts} coded by {names} without seeing the codes")
+    if not parts:
+        return ""
+    return f"Coding by people after the run: {join_words(parts)} (see “{CODING_TITLE}”)."
+
+
+def _describe_validation(benchmark: CardRow | None, coding: str) -> str:
+    validation = ""
+    if benchmark is not None and benchmark.figures:
+        validation = f"{benchmark.consequence} {benchmark.figures}"
+    return f"{validation} {coding}".strip() or BLANK
 
 
 def _describe_access(model: str) -> str:
