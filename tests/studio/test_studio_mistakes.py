@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import http.client
 import io
+import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode
@@ -17,8 +18,10 @@ import openpyxl
 import pytest
 from playwright.sync_api import Page, expect
 
+import folkmoot
 from folkmoot.authoring.template import new_files
 from folkmoot.engine.study.study import find_study
+from folkmoot.errors import BudgetReachedError
 from folkmoot.studio.pages import Studio
 from folkmoot.studio.processes import Keys, Processes
 from folkmoot.view.site import READING, Guard, create_app
@@ -294,6 +297,54 @@ def test_an_invalid_amount_starts_no_run(client: Client, button: str, amount: st
     _, text = client.fill_in(f"{OVENS_ADDRESS}/{button}", budget=amount)
     assert "Enter the most that the run may cost, in US dollars, such as 2.50." in text
     assert list((client.folder / "outputs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("in_file", "shown"),
+    [("12345.67", "12345.67"), ("2000000", "2000000"), ("0.00001", "0.00001"), ("0", ""),
+     ("1e-7", "0.0000001"), ("250000.125", "250000.125"), ("20", "20")],
+)  # fmt: skip
+def test_the_budget_of_a_file_is_shown_exactly_and_accepted(
+    client: Client, monkeypatch: pytest.MonkeyPatch, in_file: str, shown: str
+) -> None:
+    path = client.folder / "ovens" / "ovens.yaml"
+    path.write_text(f"{STUDY}budget_usd: {in_file}\n", "utf-8")
+    started: list[Sequence[str]] = []
+    monkeypatch.setattr(Processes, "_start", lambda _self, _run, words: started.append(words))
+    field = re.search(r'name="budget" value="([^"]*)"', client.get(f"{OVENS_ADDRESS}/run"))
+    assert field is not None
+    assert field[1] == shown
+    status, _ = client.fill_in(f"{OVENS_ADDRESS}/run", budget=field[1])
+    assert (status, started) == ((303, [[str(path), "--budget", shown]]) if shown else (422, []))
+
+
+@pytest.mark.parametrize("record", [None, ["--budget", "9"], ["--resume", "--budget", "9"]])
+@pytest.mark.parametrize(("entered", "limit"), [("", "0.002"), ("3.5", "3.5")])
+def test_a_resumed_run_keeps_the_budget_of_its_last_start(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    record: list[str] | None,
+    entered: str,
+    limit: str,
+) -> None:
+    """Also if it was started, or resumed with another budget, at the command line."""
+    path = client.folder / "ovens" / "ovens.yaml"
+    run = client.folder / "outputs" / "ovens"
+    path.write_text(f"{STUDY}max_tokens: 300\n", "utf-8")
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
+        with pytest.raises(BudgetReachedError):
+            folkmoot.run(path, model="openai/gpt-4o-mini", out=run, budget=0.002)
+    processes = client.studio.processes
+    if record is not None:
+        processes._records.mkdir()
+        processes._record(run, "json").write_text(json.dumps([str(path), *record]), "utf-8")
+    started: list[Sequence[str]] = []
+    monkeypatch.setattr(Processes, "_start", lambda _self, _run, words: started.append(words))
+    assert "Empty: 0.002 as before." in client.get("/run/ovens/-/")
+    assert client.fill_in("/run/ovens/-/resume", budget=entered)[0] == 303
+    assert started == [[str(path), "--resume", "--budget", limit]]
 
 
 def test_a_button_pressed_twice_starts_one_run(tmp_path: Path) -> None:

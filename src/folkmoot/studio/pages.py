@@ -30,9 +30,9 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.imported_study import import_notes_name
 from folkmoot.engine.study.study import load_installed_studies
 from folkmoot.engine.study.study_file import StudyFile, load_study_file, read_study_text
-from folkmoot.errors import FolkmootError, InputError, Problem
+from folkmoot.errors import FolkmootError, InputError, Problem, StorageError
 from folkmoot.files import write_bytes
-from folkmoot.hints import command_line
+from folkmoot.hints import command_line, number_text
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN, RunFolder
@@ -472,10 +472,11 @@ class Studio:
         if study_file is None:
             return self._incorrect(name, path, "run", problems)
         config = study_file.config
-        budget = f"{config.budget_usd:g}" if config.budget_usd else ""
+        # No run can be paid with 0 dollars, so the field is empty and asks for an amount.
+        limit = config.budget_usd
+        budget = RUN_BUDGET if limit is None else number_text(limit) if limit else ""
         variables = {
-            **_tab_variables(name, path, "run"),
-            "budget": budget or RUN_BUDGET, "problem": problem,
+            **_tab_variables(name, path, "run"), "budget": budget, "problem": problem,
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "model": config.model or "",
         }  # fmt: skip
         return self._page("budget.html.j2", variables, 422 if problem else 200)
@@ -545,8 +546,13 @@ class Studio:
         run = self.runs.run(name)
         messages = self.processes.messages_of(run.path)
         study_name = self.projects.name_of(_study_path(run))
+        try:
+            budget = self.processes.budget_of(run.path)
+        # To resume such a run is not possible, and the page of the run says why.
+        except StorageError:
+            budget = ""
         variables = {"r": read_run_status(run.path, name), "base": _run_address(name).rstrip("/"),
-                 "form_token": self.form_token, "told": messages,
+                 "form_token": self.form_token, "told": messages, "budget": budget,
                  "study": _study_address(study_name) if study_name else ""}  # fmt: skip
         return _render_part("_controls.html.j2", variables)
 
@@ -698,7 +704,8 @@ async def _upload_of(form: FormData) -> tuple[str, bytes]:
 
 
 def _is_amount(text: str) -> bool:
-    return re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,4})?", text) is not None and float(text) > 0
+    # A longer number is a typing error. Decimals of any length may be those of the study file.
+    return re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)?", text) is not None and float(text) > 0
 
 
 def _tab_variables(name: str, path: Path, tab: str) -> dict[str, Any]:

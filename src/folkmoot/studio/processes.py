@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -25,8 +25,10 @@ from filelock import FileLock, Timeout
 from folkmoot.engine.session.folder_access import HOLDER_FILE, LOCK_FILE, is_held
 from folkmoot.errors import EXIT_PAUSED, InputError
 from folkmoot.files import write_bytes
+from folkmoot.hints import number_text
 from folkmoot.models.api_keys import load_environment, redact_keys
 from folkmoot.models.catalog import KNOWN_MODELS, resolve_model
+from folkmoot.storage.run_folder import RunFolder
 
 # Folder below `outputs` with the arguments and the messages of runs.
 RECORDS = ".studio"
@@ -177,7 +179,7 @@ class Processes:
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
         """Resume a run with its original arguments and the given budget."""
-        # An empty budget keeps the original one. A page that was not updated may resume a run that
+        # An empty budget keeps the one before. A page that was not updated may resume a run that
         # is in progress. A second process would only replace the messages of the first.
         with self._starting:
             if not self._is_started(run) and not is_held(run):
@@ -186,10 +188,25 @@ class Processes:
     def _resume_words(self, run: Path, study_file: Path, budget: str) -> list[str]:
         arguments = self.started_with(run) or [str(study_file)]
         arguments = [word for word in arguments if word != "--resume"]
-        if budget and "--budget" in arguments:
+        # Without the option, the command resumes a run without its limit.
+        budget = budget or self.budget_of(run)
+        if "--budget" in arguments:
             position = arguments.index("--budget")
             del arguments[position : position + 2]
         return [*arguments, "--resume", *(["--budget", budget] if budget else [])]
+
+    def budget_of(self, run: Path) -> str:
+        """Return the budget of a run in US dollars, or "" if it has none.
+
+        Raises StorageError if the study file of the run cannot be read.
+        """
+        # The run may have been started or resumed at the command line. Its folder has the budget
+        # of the last start, and the record only that of the last start by a studio.
+        budget = RunFolder(run).config.get("budget_usd")
+        if isinstance(budget, (int, float)) and not isinstance(budget, bool):
+            return number_text(budget)
+        arguments = self.started_with(run)
+        return dict(pairwise(arguments)).get("--budget", "")
 
     def started_with(self, run: Path) -> list[str]:
         """Return the arguments with which the studio started a run.
