@@ -17,8 +17,6 @@ from folkmoot.conversation.answer_format import drop_descriptions
 from folkmoot.conversation.answer_types import (
     Json,
     JsonList,
-    JsonMap,
-    MapEntries,
     Missing,
     ParsedAnswer,
     ParseFailure,
@@ -26,6 +24,7 @@ from folkmoot.conversation.answer_types import (
     Text,
     ValidationContext,
 )
+from folkmoot.conversation.json_maps import JsonMap, MapEntries
 from folkmoot.conversation.json_replies import close_cut_json, json_candidates
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.models.scripted import ScriptedProvider

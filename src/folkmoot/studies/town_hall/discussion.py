@@ -14,9 +14,9 @@ from folkmoot.conversation.answer_types import (
     WAYS_OUT_OF_OPTIONS,
     AnswerType,
     Json,
-    MapEntries,
     Missing,
 )
+from folkmoot.conversation.json_maps import MapEntries
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER

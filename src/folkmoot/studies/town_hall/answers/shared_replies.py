@@ -12,12 +12,12 @@ from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import (
     AnswerType,
     Json,
-    JsonMap,
     Missing,
     ParsedAnswer,
     ParseFailure,
     pin_schema,
 )
+from folkmoot.conversation.json_maps import JsonMap
 from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.studies.town_hall.answers.repairs import resolve_id
 from folkmoot.studies.town_hall.answers.turns import Reflection, Turn
