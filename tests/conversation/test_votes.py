@@ -482,3 +482,10 @@ def test_texts_of_a_table_are_read_as_replies_are() -> None:
         "declined": None,
         "Park and ride.": "Park and ride",
     }
+
+
+def test_a_number_in_the_json_of_a_clarification_is_the_option_as_it_is_written() -> None:
+    clarification = Choice(["2.00", "2.50"]).clarifying_answer
+    assert clarification is not None
+    parsed = clarification.parse_reply('{"stated": 2.50}')
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == "2.50"

@@ -386,8 +386,11 @@ class JsonObject(AnswerType[T_co]):
         - `salvage`: keep the readable part of a value that cannot be repaired.
         """
 
-    def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
-        return _parse_json(reply, dict, self.read, NO_OBJECT, self.schema)
+    def parse_reply(
+        self, reply: str, *, numbers_as_text: bool = False
+    ) -> ParsedAnswer[T_co] | ParseFailure | Missing:
+        # With `numbers_as_text`, decimal numbers are read as they are written, such as "2.50".
+        return _parse_json(reply, dict, self.read, NO_OBJECT, self.schema, numbers_as_text)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[T_co] | None:
         read = partial(self.read, salvage=True)
@@ -633,11 +636,12 @@ def _parse_json(
     read: Callable[[object], ParsedAnswer[T] | ParseFailure | Missing],
     problem: str,
     schema: Schema | None,
+    numbers_as_text: bool = False,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     # The first JSON value that `read` accepts, with its parse step. `problem` words the failure.
     failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(
-        reply, "{" if opening_characters is dict else "{["
+        reply, "{" if opening_characters is dict else "{[", numbers_as_text=numbers_as_text
     ):
         if isinstance(candidate, opening_characters):
             parsed = read(candidate)

@@ -275,7 +275,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
         """Return the option that the speaker stated, or `Missing` for a reply like `declined`."""
-        parsed = Json(_Stated).parse_reply(reply)
+        parsed = Json(_Stated).parse_reply(reply, numbers_as_text=True)
         text = parsed.value.stated if isinstance(parsed, ParsedAnswer) else reply
         parsed_option = self.choice.parse_reply(text)
         if not isinstance(parsed_option, ParsedAnswer):

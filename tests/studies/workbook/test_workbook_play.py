@@ -380,6 +380,34 @@ def test_the_beginning_of_a_number_is_no_contribution(
     assert {row["total"] for row in read_rows(run)} == {"NA"}
 
 
+@pytest.mark.parametrize("validate", [0, 1])
+@pytest.mark.parametrize(
+    ("options", "reply", "value"),
+    [
+        ('["2.00", "2.50"]', '{"response": 2.50}', "2.50"),
+        ('["2.00", "2.50"]', "{response: 2.00}", "2.00"),
+        ("[1, 2]", '{"response": 1.0}', "1"),
+        ("a price", '{"response": 2.50}', "2.50"),
+    ],
+)
+def test_a_number_in_json_is_the_option_as_it_is_written(
+    tmp_path: Path, options: str, reply: str, value: str, validate: int
+) -> None:
+    usual = make_script()
+
+    def answer(request: Any, address: str) -> str:
+        return reply if "/m/" in address else usual(request, address)
+
+    book = make_workbook()
+    for cell, content in {"I5": options, "K5": validate, "M5": 1}.items():
+        book = with_cell(book, f"{TASKS}!{cell}", content)
+    run = run_workbook(book, tmp_path, ScriptedProvider(answer))
+    trades = run.table("responses").filter(var_name="trade")
+    assert set(trades.select("value", "status", "reasks").iter_rows()) == {
+        (value, "valid" if validate else "unchecked", 0)
+    }
+
+
 def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
     def answer(request: Any, address: str) -> str:
         if "/o/p3/" in address:

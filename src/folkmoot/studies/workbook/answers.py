@@ -483,8 +483,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         # A fraction may be a share: 0.85 most likely means 85 %.
         is_score = rating is not None and 0 <= rating <= 100 and rating.is_integer()
         score = int(rating) if rating is not None and is_score else None
-        response = parsed.value.response
-        text = str(response) if isinstance(response, (str, bool)) else number_text(response)
+        text = self._response_text(reply, parsed.value.response)
         # An explicit null says that the speaker gives no score, and is not re-asked.
         is_withheld = rating is None and "speculation_score" in parsed.value.model_fields_set
         if self.speculation and score is None and not is_withheld:
@@ -496,6 +495,22 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         if not visible_text(text):
             return text, score, parsed.parse_step, EMPTY_REPLY
         return text, score, parsed.parse_step, None
+
+    def _response_text(self, reply: str, response: str | float | bool) -> str:
+        if isinstance(response, (str, bool)):
+            return str(response)
+        text = number_text(response)
+        if self.is_numeric or not isinstance(response, float):
+            return text
+        # Options and words are texts, so a number counts as it is written: 2.50 is the option
+        # "2.50". If only the option "1" is listed, 1.0 is that option.
+        parsed = Json(Structured).parse_reply(reply, numbers_as_text=True)
+        written = str(parsed.value.response) if isinstance(parsed, ParsedAnswer) else text
+        readable = (form for form in (written, text) if self._is_readable(form))
+        return next(readable, text if self.var_type in ("integer", "float") else written)
+
+    def _is_readable(self, text: str) -> bool:
+        return isinstance(self._parse_answer(text), ParsedAnswer)
 
     def _parse_answer(
         self, text: str
