@@ -10,11 +10,10 @@ import polars as pl
 import pytest
 
 from folkmoot.kit.controls.across import effect_and_drift_over_cells
+from folkmoot.kit.controls.contrasts import contrasts_in, decision_contrasts
 from folkmoot.kit.controls.effects import (
     MOST_MOVED,
     answers_again,
-    contrasts_in,
-    decision_contrasts,
     measure_effects,
 )
 from folkmoot.kit.controls.findings import findings_in
@@ -500,10 +499,47 @@ def test_conditions_with_questions_in_random_order_are_compared_by_one_question(
     addresses = [str(answer["decision_address"]) for answer in answers]
     table = pl.DataFrame(answers, infer_schema_length=None)
     contrasts = decision_contrasts(table, dict.fromkeys(addresses, ("no", "yes")))
-    ((first, second),) = contrasts.values()
-    assert first == second
+    (compared,) = contrasts.values()
+    assert compared is not None and compared.first == compared.second
     (effects,) = measure_effects(table, contrasts).values()
     assert effects[AS_DESIGNED].estimate.value == 0
+
+
+def test_decisions_on_another_topic_or_with_other_options_are_counted() -> None:
+    """In a negotiation the last confirmation of some members is on another topic."""
+    answers = [
+        make_answer(control, participant, value, question="confirmation", expected=value)
+        for condition, value in (("A", "no"), ("B", "yes"))
+        for participant in list_participants(condition, 20)
+        for control in (AS_DESIGNED, SAME_LENGTH)
+    ]
+
+    def find(
+        lists: Mapping[str, tuple[str, ...]], topics: Mapping[str, str]
+    ) -> tuple[list[Finding], Sequence[str]]:
+        findings = findings_in(
+            pl.DataFrame(answers, infer_schema_length=None),
+            {str(answer["decision_address"]): ("no", "yes") for answer in answers} | lists,
+            {},
+            question_of=lambda _name, address: topics.get(address, "rules"),
+        )
+        keys = ("where_the_effect_comes_from", "answers_in_each_version")
+        return findings, next(f for key in keys for f in findings if f.key == key).notes
+
+    # The first answer of A has other options, and two answers of B are on rooms.
+    lists = {"A0/final": ("no", "refused: pets", "yes")}
+    findings, notes = find(lists, {"B0/final": "rooms", "B3/final": "rooms"})
+    (row, _) = read_rows(findings, "where_the_effect_comes_from")
+    assert (row["contrast"], row["effect_share"], row["answers"]) == ("A against B", 1, 38)
+    assert any(
+        note.startswith("A against B (confirmation): of 40 decisions, 2 are left out because")
+        and "and 1 are compared although" in note
+        for note in notes
+    )
+    # Without any common question, a note says so.
+    findings, notes = find({}, {f"B{n}/final": "rooms" for n in range(20)})
+    assert not any(finding.key == "where_the_effect_comes_from" for finding in findings)
+    assert any(note.endswith("options: A against B.") for note in notes)
 
 
 def test_eight_units_that_are_alike_do_not_show_that_drift_is_small() -> None:

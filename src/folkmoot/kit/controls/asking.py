@@ -33,13 +33,13 @@ from folkmoot.engine.settings.controls import (
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hints import number_text
-from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.conversations import (
     FIRST,
     ControlledDecision,
     DecisionConversation,
     find_decisions,
     find_repeated,
+    read_attributes,
     read_conversations,
     sample_decisions,
 )

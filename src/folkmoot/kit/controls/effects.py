@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
-from folkmoot.engine.study.decision_design import QuestionOf, name_as_question
 from folkmoot.hints import capitalise
-from folkmoot.kit.controls.conversations import FINAL, FIRST
+from folkmoot.kit.controls.contrasts import (
+    ComparedDecisions,
+    Contrast,
+    describe_uncompared,
+    name_decisions,
+)
 from folkmoot.kit.controls.replacing import (
     NOT_ASKED,
     UNCHANGED,
@@ -43,7 +46,6 @@ from folkmoot.kit.controls.tables import (
     without_single_role,
 )
 from folkmoot.kit.findings import (
-    condition_name,
     estimate_cells,
     fewest_units,
     format_points,
@@ -74,69 +76,6 @@ ANSWERS_AGAIN = "answers_in_each_version"
 MOST_MOVED = Margin(high=0.1)
 # Identifies one answer to a decision, however often it is asked. A form has several answers.
 _ANSWER_OF_DECISION = ["unit", "participant_id", "decision_address", "field"]
-# Compare all pairs of at most this many conditions: six conditions make 15 pairs.
-_MOST_CONDITIONS = 6
-
-
-class Contrast(NamedTuple):
-    """Two groups of answers to compare.
-
-    Each group is a pair of condition and time, such as ("control", "final").
-    """
-
-    first: tuple[str, str]
-    second: tuple[str, str]
-    # Both groups have speakers of this role.
-    role: str = PARTICIPANT_ROLE
-
-    @property
-    def says(self) -> str:
-        """The contrast in words for tables and charts."""
-        by = name_role(self.role)
-        if self.is_before_and_after:
-            name = condition_name(self.first[0])
-            return f"{by}{name}: {self.second[1]} against {self.first[1]} decision"
-        return f"{by}{condition_name(self.first[0])} against {condition_name(self.second[0])}"
-
-    @property
-    def is_before_and_after(self) -> bool:
-        """True if the groups are decisions of the same participants at two moments."""
-        return self.first[0] == self.second[0]
-
-    @property
-    def seed(self) -> tuple[str, ...]:
-        """The path from which the seed of this contrast's random draws is derived."""
-        # Contrasts of participants keep the draws that they had before other roles were asked.
-        return (*self.first, *self.second, *([] if self.role == PARTICIPANT_ROLE else [self.role]))
-
-
-def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Iterator[Contrast]:
-    """Yield the pairs of groups to compare in a table of answers to control questions.
-
-    - `conditions`: the conditions in the order of the study. Others come first, by name.
-    """
-    # All pairs of conditions at the final decision, and in each condition the final decision with
-    # the first one and with those apart from the treatment. Participants come first, and speakers
-    # of different roles are not compared.
-    # The table has the conditions in the order of a random draw. The name of a contrast must not
-    # depend on it, because repeats of one study are compared by that name.
-    ranks = {condition: rank for rank, condition in enumerate(conditions)}
-    roles = answers["role"].unique(maintain_order=True).to_list()
-    for role in sorted(roles, key=lambda role: role != PARTICIPANT_ROLE):
-        own = answers.filter(role=role)
-        groups = own.select("condition", "moment").unique(maintain_order=True).rows()
-        final = sorted(
-            (group for group in groups if group[1] == FINAL),
-            key=lambda group: (ranks.get(group[0], -1), group[0]),
-        )
-        yield from (Contrast(*pair, role) for pair in combinations(final[:_MOST_CONDITIONS], 2))
-        others = dict.fromkeys(moment for _, moment in groups if moment not in (FIRST, FINAL))
-        yield from (
-            Contrast((condition, moment), (condition, FINAL), role)
-            for moment in (FIRST, *others)
-            for condition, _ in final
-            if (condition, moment) in groups
-        )
 
 
 class Version(NamedTuple):
@@ -171,131 +110,8 @@ class Effect(NamedTuple):
     changed: float | None = None
 
 
-def decision_contrasts(
-    table: pl.DataFrame,
-    options: Mapping[str, tuple[str, ...]],
-    conditions: Sequence[str] = (),
-    question_of: QuestionOf = name_as_question,
-) -> dict[Contrast, tuple[str, str]]:
-    """Return, for each pair of groups, the names of the two decisions to compare.
-
-    - `options`: a map from the address of a decision to the options of the decision.
-    - `conditions`: the conditions in the order of the study.
-    - `question_of`: returns the question of a decision, see `DecisionDesign.questions`.
-
-    Groups without two decisions on one question are left out, because a difference between answers
-    to two questions is no effect.
-    """
-    made = table.filter(control=AS_DESIGNED)
-    found = {}
-    for contrast in contrasts_in(made, conditions):
-        own = made.filter(role=contrast.role)
-        groups = (contrast.first, contrast.second)
-        decisions = [_list_decisions(own, group, options, question_of) for group in groups]
-        pairs = [
-            _DecisionPair(first, second)
-            for first in decisions[0]
-            for second in decisions[1]
-            if first.options == second.options
-            and first.questions == second.questions
-            # Decisions of one name may be on several questions, such as the topics of a
-            # negotiation. A participant's first one need not be on the question of the final one.
-            and (len(first.questions) == 1 or not contrast.is_before_and_after)
-        ]
-        if contrast.is_before_and_after:
-            pairs = [pair for pair in pairs if not pair.is_of_different_participants]
-        if pairs:
-            # The final decision of participants who left is an earlier one. It must not replace
-            # that of all others.
-            select = _select_before_and_after if contrast.is_before_and_after else _select_frequent
-            first, second = select(pairs)
-            found[contrast] = first.name, second.name
-    return found
-
-
-class _NamedDecision(NamedTuple):
-    name: str
-    options: tuple[str, ...]
-    questions: frozenset[str]
-    # Unit and id of each participant who has answered it.
-    answered_by: frozenset[tuple[str, str]]
-
-
-class _DecisionPair(NamedTuple):
-    first: _NamedDecision
-    second: _NamedDecision
-
-    @property
-    def answers(self) -> int:
-        """The number of answers that both groups have at least."""
-        return min(len(self.first.answered_by), len(self.second.answered_by))
-
-    @property
-    def is_of_different_participants(self) -> bool:
-        """True if both decisions have answers, but no participant has answered both."""
-        first, second = self.first.answered_by, self.second.answered_by
-        return bool(first and second) and first.isdisjoint(second)
-
-    @property
-    def has_one_name(self) -> bool:
-        """True if both decisions have one name."""
-        return self.first.name == self.second.name
-
-
-def _select_before_and_after(pairs: Sequence[_DecisionPair]) -> _DecisionPair:
-    # Those who left made one decision only, so they have no answer to both.
-    return max(
-        pairs,
-        key=lambda pair: (
-            len(pair.first.answered_by & pair.second.answered_by),
-            pair.answers,
-            pair.has_one_name,
-        ),
-    )
-
-
-def _select_frequent(pairs: Sequence[_DecisionPair]) -> _DecisionPair:
-    # Answers of two conditions to one question are compared, unless they are few beside another
-    # pair. With questions in random order, several are the last one about equally often.
-    most = max(pair.answers for pair in pairs)
-    return max(
-        pairs,
-        key=lambda pair: (pair.has_one_name and 2 * pair.answers >= most, pair.answers),
-    )
-
-
-def _list_decisions(
-    made: pl.DataFrame,
-    group: tuple[str, str],
-    options: Mapping[str, tuple[str, ...]],
-    question_of: QuestionOf,
-) -> list[_NamedDecision]:
-    # The most frequent decision first.
-    rows = made.filter(condition=group[0], moment=group[1])
-    named = (
-        count_decisions(rows)
-        .group_by("question", maintain_order=True)
-        .agg(pl.len(), pl.col("decision_address"))
-    )
-    ordered = named.sort("len", descending=True, maintain_order=True)
-    is_answered = pl.col("value").is_not_null() | pl.col("number").is_not_null()
-    answered_by: dict[str, set[tuple[str, str]]] = {}
-    answered = rows.filter(is_answered).select("question", "unit", "participant_id").unique()
-    for name, *participant in answered.iter_rows():
-        answered_by.setdefault(name, set()).add(tuple(participant))
-    return [
-        _NamedDecision(
-            name,
-            options.get(addresses[0], ()),
-            frozenset(question_of(name, address) for address in addresses),
-            frozenset(answered_by.get(name, ())),
-        )
-        for name, _, addresses in ordered.iter_rows()
-    ]
-
-
 def measure_effects(
-    table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
+    table: pl.DataFrame, contrasts: Mapping[Contrast, ComparedDecisions | None]
 ) -> dict[Contrast, dict[str, Effect]]:
     """Return the effects of each contrast under the original and under each changed prompt.
 
@@ -304,12 +120,17 @@ def measure_effects(
     # A change that left all prompts of the two groups as they were is left out.
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
-    for contrast, decisions in contrasts.items():
+    for contrast, compared in contrasts.items():
+        if compared is None:
+            continue
+        own = table.filter(
+            pl.col("decision_address").is_in(list(compared.addresses)), role=contrast.role
+        )
         for name in (AS_DESIGNED, *made):
             groups = (contrast.first, contrast.second)
             arms = [
-                _version(table.filter(role=contrast.role), name, group, decision)
-                for group, decision in zip(groups, decisions, strict=True)
+                _version(own, name, group, decision)
+                for group, decision in zip(groups, compared[:2], strict=True)
             ]
             # A version that changed no prompt would show the original effect again.
             if name != AS_DESIGNED and not any(arm.is_changed or arm.replied for arm in arms):
@@ -369,11 +190,11 @@ def effects_finding(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
-    decisions: Mapping[Contrast, tuple[str, str]],
+    decisions: Mapping[Contrast, ComparedDecisions | None],
 ) -> Finding | None:
     """Return the finding on how effects and side effects change if prompts are changed.
 
-    - `decisions`: the names of the two decisions that each contrast compares.
+    - `decisions`: the two decisions that each contrast compares.
 
     Returns None if no prompt was changed.
     """
@@ -385,7 +206,7 @@ def effects_finding(
     for contrast, versions in effects.items():
         for name, effect in versions.items():
             lines[f"{contrast.says}: {effect.replaced.name_version(name)}"] = effect.estimate
-            rows.append(_row(contrast, name, effect, _name_decisions(contrast, decisions)))
+            rows.append(_row(contrast, name, effect, name_decisions(contrast, decisions)))
         if contrast in drifts:
             lines[f"{contrast.says}: {USER_DRIFT}"] = drifts[contrast]
             rows.append(
@@ -423,6 +244,7 @@ def effects_finding(
             "without a persona only because all participants then change alike.",
             "An effect that remains with neutral texts of equal length comes from their length, or "
             "from being asked again.",
+            *describe_uncompared(decisions),
             *_describe_sessions(asked),
             *describe_left_out(
                 count_decisions(asked).select("control", "moment", "missing").iter_rows()
@@ -483,15 +305,6 @@ def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _name_decisions(contrast: Contrast, decisions: Mapping[Contrast, tuple[str, str]]) -> str:
-    first, second = decisions[contrast]
-    if first == second:
-        return first
-    # The label of such a contrast names the final decision before the first one.
-    first, second = (second, first) if contrast.is_before_and_after else (first, second)
-    return f"{first} against {second}"
-
-
 def _row(contrast: Contrast, version: str, effect: Effect, decision: str) -> dict[str, TableCell]:
     return {
         "contrast": contrast.says,
@@ -510,7 +323,7 @@ def _row(contrast: Contrast, version: str, effect: Effect, decision: str) -> dic
 def _describe_effects(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     undecided: Sequence[float],
-    decisions: Mapping[Contrast, tuple[str, str]],
+    decisions: Mapping[Contrast, ComparedDecisions | None],
     unit: str,
     all_rows: Sequence[Estimate],
 ) -> Sentence:
@@ -538,7 +351,7 @@ def _describe_effects(
                     "control",
                     "effect",
                     contrast=contrast.says,
-                    decision=_name_decisions(contrast, decisions),
+                    decision=name_decisions(contrast, decisions),
                     versions=versions_text,
                 )
             )
@@ -583,8 +396,10 @@ def list_shares(
     return word("description", "list", values=capitalise(join_sentences(clauses, "; ")))
 
 
-def answers_again(table: pl.DataFrame) -> Finding | None:
+def answers_again(table: pl.DataFrame, notes: tuple[str, ...] = ()) -> Finding | None:
     """Return the finding on how many answers stay the same when the prompt changes.
+
+    - `notes`: sentences on contrasts that are not compared.
 
     Returns None if no prompt was changed.
     """
@@ -663,6 +478,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
             f"{format_percent(MOST_MOVED.high)}.",
         ),
         interval_chart(shares, "share who answer as designed", percent=True),
+        notes=notes,
         section=SECTION,
         headline=bool(moved),
         alarms=tuple(word("control", "order, alarm", name=name) for name in moved),

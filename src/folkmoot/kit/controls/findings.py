@@ -17,14 +17,17 @@ from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf, na
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.errors import StorageError
 from folkmoot.kit.controls.asking import ControlsConfig
-from folkmoot.kit.controls.attributes import read_attributes
-from folkmoot.kit.controls.effects import (
-    SECTION,
+from folkmoot.kit.controls.contrasts import (
     Contrast,
-    Effect,
-    answers_again,
     contrasts_in,
     decision_contrasts,
+    describe_uncompared,
+)
+from folkmoot.kit.controls.conversations import read_attributes
+from folkmoot.kit.controls.effects import (
+    SECTION,
+    Effect,
+    answers_again,
     decisions_again,
     effects_finding,
     list_shares,
@@ -171,10 +174,13 @@ def findings_in(
     effects = measure_effects(table, contrasts)
     drifts, drift_findings = _drift_findings(table, effects, margins, conditions)
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
+    compared = effects_finding(effects, means, table, contrasts)
+    # Without any comparison, the finding on the same answers says why there is none.
+    notes = tuple(describe_uncompared(contrasts)) if compared is None else ()
     return collect_findings(
         _asked_finding(table),
-        effects_finding(effects, means, table, contrasts),
-        answers_again(table),
+        compared,
+        answers_again(table, notes),
         drift_findings,
         _persona_kept_finding(table),
         _reliability_finding(table),

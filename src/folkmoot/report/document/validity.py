@@ -15,7 +15,7 @@ from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import has_calls
 from folkmoot.hints import capitalise
-from folkmoot.kit.controls.attributes import read_ages
+from folkmoot.kit.controls.conversations import read_ages
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_MOVED
 from folkmoot.kit.controls.findings import (
     LEAST_KEPT,
