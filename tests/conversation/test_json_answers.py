@@ -29,6 +29,7 @@ from folkmoot.conversation.json_replies import close_cut_json, json_candidates
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import quote_value, spans_of
+from folkmoot.studies.town_hall.answers.shared_replies import each_of
 
 
 class Line(BaseModel):
@@ -189,6 +190,11 @@ def _find_name(name: Any, known_names: Any) -> str:
     )
 
 
+class Level(BaseModel):
+    level: int = Field(ge=1, le=10)
+
+
+X, Y, IX = '{"level": 3}', '{"level": 9}', '{"id": "A01", "level": 3}'
 ANSWER_TYPES = {name: Json(Line, validation_context=NAMES) for name in NAMES}
 BO_REPLY = {"speaker": "BO", "text": "No."}
 
@@ -381,6 +387,55 @@ def test_an_answer_format_lists_types_bounds_and_options() -> None:
         "- A03: an object with these keys:",
     ]
     assert Text().describe_format() == ""
+
+
+@pytest.mark.parametrize(
+    ("reply", "answers"),
+    [
+        ('{"A01": X, "A02": X}', {"A01": 3, "A02": 3}),
+        # Of two different answers it is unknown which one is meant.
+        ('{"A01": X, "A01": Y, "A02": X}', {"A02": 3}),
+        ('{"A01": X, "a1": Y, "A02": X}', {"A02": 3}),
+        ('{"A01": X, "Resident 1": Y, "A02": X}', {"A02": 3}),
+        ('{"A01": X, "a1": {"declined": true}, "A02": X}', {"A02": 3}),
+        ('{"A01": X, "a1": {"level": 99}, "A02": X}', {"A02": 3}),
+        ('{"residents": [IX, IY, {"id": "A02", "level": 3}]}', {"A02": 3}),
+        ("[IX, IY]", None),
+        # Equal answers are one.
+        ('{"A01": X, "a1": {"Level": "3"}, "A02": Y}', {"A01": 3, "A02": 9}),
+        ('{"residents": [IX, IX]}', {"A01": 3}),
+        # A list without an object around it.
+        ('[IX, {"id": "A02", "level": 9}]', {"A01": 3, "A02": 9}),
+        ("Here:\n```json\n[IX]\n```", {"A01": 3}),
+        ("[IX,]", {"A01": 3}),
+        ('[{"level": 3}]', None),
+    ],
+)
+def test_two_different_answers_under_the_name_of_one_resident_are_no_answer(
+    reply: str, answers: dict[str, int] | None
+) -> None:
+    for mark, text in (("IX", IX), ("IY", IX.replace("3", "9")), ("X", X), ("Y", Y)):
+        reply = reply.replace(mark, text)
+    residents = {name: Json(Level, may_decline=True) for name in ("A01", "A02")}
+    parsed = each_of(residents).parse_reply(reply)
+    read = parsed.value.values if isinstance(parsed, ParsedAnswer) else None
+    assert answers == (read if read is None else {key: item.level for key, item in read.items()})
+    if isinstance(parsed, ParsedAnswer) and "A01" not in parsed.value.values and X in reply:
+        assert "A01" in parsed.value.problems
+
+
+@pytest.mark.parametrize(
+    ("reply", "level"),
+    [
+        ('{"level": 3, "Level": 9}', None),
+        ('{"Level": 9, "level": 3}', None),
+        ('{"level": 3, "LEVEL ": 3}', 3),
+        ('{"level": 3, "levels": 9}', 3),
+    ],
+)
+def test_two_values_under_the_name_of_one_field_are_no_value(reply: str, level: int | None) -> None:
+    parsed = Json(Level).parse_reply(reply)
+    assert (parsed.value.level if isinstance(parsed, ParsedAnswer) else None) == level
 
 
 class Said(BaseModel):

@@ -214,7 +214,9 @@ def _change_objects(
 def _rename_fields(
     renamed: list[RenamedField], value: dict[str, object], fields: Schema, path: str
 ) -> Iterator[tuple[str, object]]:
-    # A name that fits two fields is not used. Two names that fit one field are not used either.
+    # A name that fits two fields is not used. Two names that fit one field are not used either. If
+    # one of them is the name of the field itself and their values differ, the field gets an empty
+    # object, which is no readable value of any field: which value is meant is unknown.
     if value.keys() <= fields.keys():
         yield from value.items()
         return
@@ -227,9 +229,13 @@ def _rename_fields(
         fold = fold_field_name(written)
         is_other_spelling = written not in fields and names_by_fold[fold] == 1
         name = known.get(fold, written) if is_other_spelling else written
+        is_clear = True
+        if written in fields and names_by_fold[fold] > fields_by_fold[fold]:
+            others = (other for key, other in value.items() if fold_field_name(key) == fold)
+            is_clear = all(other == entry for other in others)
         if name != written:
             renamed.append(RenamedField(f"{path}.{name}".removeprefix("."), str(written)))
-        yield name, entry
+        yield name, entry if is_clear else {}
 
 
 def drop_descriptions(

@@ -390,11 +390,11 @@ class JsonObject(AnswerType[T_co]):
         self, reply: str, *, numbers_as_text: bool = False
     ) -> ParsedAnswer[T_co] | ParseFailure | Missing:
         # With `numbers_as_text`, decimal numbers are read as they are written, such as "2.50".
-        return _parse_json(reply, dict, self.read, NO_OBJECT, self.schema, numbers_as_text)
+        return parse_json(reply, dict, self.read, NO_OBJECT, self.schema, numbers_as_text)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[T_co] | None:
         read = partial(self.read, salvage=True)
-        parsed = _parse_json(reply, dict, read, NO_OBJECT, self.schema)
+        parsed = parse_json(reply, dict, read, NO_OBJECT, self.schema)
         return parsed if isinstance(parsed, ParsedAnswer) else None
 
 
@@ -447,7 +447,7 @@ class Json(JsonObject[M]):
 
     def problem_in(self, reply: str) -> str:
         read = partial(self.read, repair=False)
-        parsed = _parse_json(reply, dict, read, NO_OBJECT, self.schema)
+        parsed = parse_json(reply, dict, read, NO_OBJECT, self.schema)
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
     def read(
@@ -549,7 +549,7 @@ class JsonList(AnswerType[tuple[M, ...]]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[tuple[M, ...]] | ParseFailure | Missing:
         problem = "The reply was not a list in JSON."
-        return _parse_json(reply, (list, dict), self.read, problem, self.schema)
+        return parse_json(reply, (list, dict), self.read, problem, self.schema)
 
     def read(self, value: object) -> ParsedAnswer[tuple[M, ...]] | ParseFailure:
         """Validate a JSON list, or a JSON object that holds the list."""
@@ -630,7 +630,7 @@ def declinable_schema(schema: Schema) -> Schema:
     return schema | {"properties": {DECLINED: declined, **schema.get("properties", {})}}
 
 
-def _parse_json(
+def parse_json(
     reply: str,
     opening_characters: type | tuple[type, ...],
     read: Callable[[object], ParsedAnswer[T] | ParseFailure | Missing],
@@ -638,7 +638,11 @@ def _parse_json(
     schema: Schema | None,
     numbers_as_text: bool = False,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    # The first JSON value that `read` accepts, with its parse step. `problem` words the failure.
+    """Return the first JSON value in a reply that `read` accepts, with its parse step.
+
+    - `problem`: the words of the failure.
+    - `numbers_as_text`: read decimal numbers as they are written.
+    """
     failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(
         reply, "{" if opening_characters is dict else "{[", numbers_as_text=numbers_as_text

@@ -15,6 +15,7 @@ from folkmoot.conversation.answer_types import (
     ParsedAnswer,
     ParseFailure,
     Repair,
+    parse_json,
 )
 from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.json_text import Schema
@@ -72,11 +73,7 @@ class JsonMap(JsonObject["MapEntries[M]"]):
         declined: list[str] = []
         repairs: list[Repair] = []
         for key, part in self.parts.items():
-            entry = entries_by_key.get(key)
-            is_object = isinstance(entry, Mapping)
-            parsed = (
-                part.read(entry, salvage=salvage) if is_object else ParseFailure("It is missing.")
-            )
+            parsed = _read_entry(part, entries_by_key.get(key, []), salvage=salvage)
             if isinstance(parsed, Missing):
                 declined.append(key)
             elif isinstance(parsed, ParseFailure):
@@ -94,26 +91,61 @@ class JsonMap(JsonObject["MapEntries[M]"]):
             f"Reply with one JSON object whose keys are {', '.join(problems)}."
         )
 
-    def _entries_by_key(self, value: object) -> dict[str, object]:
+    def parse_reply(
+        self, reply: str, *, numbers_as_text: bool = False
+    ) -> ParsedAnswer[MapEntries[M]] | ParseFailure | Missing:
+        # Not `super()`: a dataclass with slots replaces the class that it knows.
+        parsed = JsonObject.parse_reply(self, reply, numbers_as_text=numbers_as_text)
+        if not isinstance(parsed, ParseFailure):
+            return parsed
+        # A list of entries that name their keys, without an object around it.
+        as_list = parse_json(reply, list, self.read, parsed.problem, self.schema)
+        return as_list if isinstance(as_list, ParsedAnswer) else parsed
+
+    def _entries_by_key(self, value: object) -> dict[str, list[object]]:
         keys = tuple(self.parts)
         entries: list[tuple[object, object]] = []
-        if isinstance(value, Mapping):
+        if isinstance(value, list):
+            entries = self._entries_of_list(value)
+        elif isinstance(value, Mapping):
             entries = list(value.items())
             if len(entries) == 1 and not self.match_key(entries[0][0], keys):
                 inner = entries[0][1]
                 if isinstance(inner, Mapping):
                     entries = list(inner.items())
                 elif isinstance(inner, list):
-                    objects = [entry for entry in inner if isinstance(entry, Mapping)]
-                    entries = [(self._entry_name(entry), entry) for entry in objects]
-        entries_by_key: dict[str, object] = {}
+                    entries = self._entries_of_list(inner)
+        # A reply may hold several entries for one key, such as `A01` and `Resident 1`.
+        entries_by_key: dict[str, list[object]] = {}
         for name, entry in entries:
             if key := self.match_key(name, keys):
-                # If a reply holds a key twice, the first entry counts.
-                entries_by_key.setdefault(key, entry)
+                entries_by_key.setdefault(key, []).append(entry)
         return entries_by_key
+
+    def _entries_of_list(self, items: list[object]) -> list[tuple[object, object]]:
+        objects = [item for item in items if isinstance(item, Mapping)]
+        return [(self._entry_name(entry), entry) for entry in objects]
 
     def _entry_name(self, entry: Mapping[str, object]) -> object:
         return next(
             (entry[name_field] for name_field in self.name_fields if name_field in entry), None
         )
+
+
+def _read_entry(
+    part: Json[M], entries: Sequence[object], *, salvage: bool
+) -> ParsedAnswer[M] | ParseFailure | Missing:
+    # Reads the entries that a reply gives for one key. Of two different answers it is unknown which
+    # one is meant, and a model may have mislabelled one of them. Equal answers are one.
+    if not entries or not all(isinstance(entry, Mapping) for entry in entries):
+        return ParseFailure("It is missing.")
+    first, *others = (part.read(entry, salvage=salvage) for entry in entries)
+    if all(isinstance(parsed, ParseFailure) for parsed in (first, *others)):
+        return first
+    if any(_answer_of(parsed) != _answer_of(first) for parsed in others):
+        return ParseFailure("It is given twice, with different answers.")
+    return first
+
+
+def _answer_of(parsed: ParsedAnswer[M] | ParseFailure | Missing) -> object:
+    return parsed.value if isinstance(parsed, ParsedAnswer) else parsed
