@@ -430,6 +430,9 @@ def test_two_different_answers_under_the_name_of_one_resident_are_no_answer(
         ('{"level": 3, "Level": 9}', None),
         ('{"Level": 9, "level": 3}', None),
         ('{"level": 3, "LEVEL ": 3}', 3),
+        # Python reads underscores in numbers. Which number is meant is unknown.
+        ('{"level": 1_0}', None),
+        ('{"level": "1_0"}', None),
         ('{"level": 3, "levels": 9}', 3),
     ],
 )

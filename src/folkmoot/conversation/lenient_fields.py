@@ -57,6 +57,8 @@ _NUMBER_BY_WORD["hundred"] = _NUMBER_BY_WORD["one hundred"] = 100
 _NUMBER = re.compile(
     r"([-+]?(?:\d{1,15}(?:\.\d{1,15})?|\.\d{1,15}))(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?"
 )
+# A number as Python writes it, such as `1_000`. In a reply it may mean two numbers.
+_WITH_UNDERSCORE = re.compile(r"[\s\d.eE+-]*\d_[\s\d_.eE+-]*")
 # A number of percent, such as `85%` and `85 per cent`.
 _PERCENTAGE = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,15})?)\s*(?:%|percent|per cent)")
 # A text option in pydantic's list of allowed values.
@@ -202,16 +204,19 @@ def read_list(raw: object) -> list[object]:
 def find_false_numbers(value: object, raw: object, loc: _Path = ()) -> Iterator[ErrorDetails]:
     """Yield a validation error for each number in a validated value that the reply did not state.
 
-    These are NaN, infinity, and a number that was read from `true` or `false`.
+    These are NaN, infinity, and a number that was read from `true`, from `false` or from `1_0`.
 
     - `raw`: the value before validation.
     - `loc`: where the value is in the reply.
     """
-    # Python and pydantic read "NaN", "Infinity" and booleans as numbers. They say nothing about the
-    # speaker. Defaults of a model are not from a reply.
+    # Python and pydantic read "NaN", "Infinity", booleans and `1_0` as numbers. They say nothing
+    # about the speaker. Defaults of a model are not from a reply.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if isinstance(raw, bool):
             message = "Input should be a number, not true or false"
+            yield ErrorDetails(type="float_type", loc=loc, msg=message, input=raw)
+        elif isinstance(raw, str) and _WITH_UNDERSCORE.fullmatch(raw):
+            message = "Input should be a number without underscores"
             yield ErrorDetails(type="float_type", loc=loc, msg=message, input=raw)
         elif isinstance(value, float) and not math.isfinite(value):
             message = "Input should be a finite number"
