@@ -194,7 +194,16 @@ def test_bounds_are_stated_with_all_their_digits() -> None:
 
 @pytest.mark.parametrize(
     ("reply", "value"),
-    [("−3", -3), ("**7**", 7), ("Answer: 7", 7), ("“7.”", 7), ("0.125", 0.125), ("3.142", 3.142)],
+    [
+        ("−3", -3),
+        ("**7**", 7),
+        ("Answer: 7", 7),
+        ("“7.”", 7),
+        ("0.125", 0.125),
+        ("3.142", 3.142),
+        (".5", 0.5),
+        ("-.5", -0.5),
+    ],
 )
 def test_a_single_number_is_read_with_any_decoration(reply: str, value: float) -> None:
     parsed = Number(-5, 10).parse_reply(reply)
@@ -207,6 +216,8 @@ def test_a_single_number_is_read_with_any_decoration(reply: str, value: float) -
         ('```json\n{"age": "7"}\n```', 7),
         ('{"Age": 7}', 7),
         ('{"rating": 2}', 2),
+        ('{"rating": "seven"}', 7),
+        ('{"rating": "eleven"}', None),
         ('{"Final Answer": "about 2"}', 2),
         ('{"answer": {"age": 7}}', 7),
         # Under another key the number may mean something else.

@@ -41,7 +41,7 @@ from folkmoot.conversation.json_replies import (
     refuses_beside_json,
     text_after_json,
 )
-from folkmoot.conversation.lenient_fields import read_percentage, read_switch
+from folkmoot.conversation.lenient_fields import read_number, read_percentage, read_switch
 from folkmoot.conversation.reply_forms import (
     MAX_REPLY_CHARACTERS,
     PLAIN_NUMBER,
@@ -501,7 +501,7 @@ class Number(AnswerType[float]):
             return way_out
         names = _NUMBER_NAMES | ({fold_field_name(self.name)} if self.name else set())
         if (only_value := _only_value_in_json(text, names)) is not None:
-            read = self.parse_reply(only_value)
+            read = self.parse_json_value(only_value)
             return read._replace(parse_step="named") if isinstance(read, ParsedAnswer) else read
         undecorated, in_phrases = number_forms(text)
         read_forms = ((form, self._read_form(form)) for form in (*undecorated, *in_phrases))
@@ -535,6 +535,19 @@ class Number(AnswerType[float]):
             else "named"
         )
         return ParsedAnswer(value, parse_step)
+
+    def parse_json_value(self, text: str) -> ParsedAnswer[float] | ParseFailure | Missing:
+        """Parse the text of a value in JSON, which may also be a number in words, such as `seven`.
+
+        Words in plain text are no number: there they may belong to a phrase.
+        """
+        parsed = self.parse_reply(text)
+        if isinstance(parsed, ParseFailure) and not any(map(str.isdigit, text)):
+            number = read_number(text)
+            in_words = None if number is None else self.parse_reply(number_text(number))
+            # The problem names the reply as it is, so it does not change with the words.
+            return in_words if isinstance(in_words, ParsedAnswer) else parsed
+        return parsed
 
     @property
     def last_reask(self) -> NumberInJson:
@@ -657,7 +670,7 @@ class NumberInJson(ClarifyingAnswer[float]):
         for _, found in json_candidates(reply, "{", numbers_as_text=True):
             value, _ = match_field_names(found, self.schema)
             if isinstance(value, dict) and isinstance(value.get("number"), int | float | str):
-                parsed = self.number.parse_reply(str(value["number"]))
+                parsed = self.number.parse_json_value(str(value["number"]))
                 if isinstance(parsed, ParsedAnswer) and _is_taken_back(
                     self.number, parsed.value, reply
                 ):

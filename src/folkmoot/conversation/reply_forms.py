@@ -212,7 +212,9 @@ def _expand_forms(text: str, patterns: tuple[str, ...]) -> list[str]:
 MAX_SEARCHED_CHARACTERS = 20_000
 # Digits with optional commas between thousands. Other separators depend on the language. `0,500` is
 # no number of thousands.
-PLAIN_NUMBER = re.compile(r"[-+]?(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
+PLAIN_NUMBER = re.compile(
+    r"[-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
+)
 # The same inside a sentence. The bounds exclude parts of words, dates and longer numbers.
 _ANY_NUMBER = re.compile(r"(?<![\w.,])" + PLAIN_NUMBER.pattern + r"(?!\w)")
 

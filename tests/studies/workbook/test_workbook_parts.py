@@ -193,6 +193,18 @@ def test_values_have_their_type(options: Any, var_type: Any, reply: str, value: 
     assert read.value.value == value and type(read.value.value) is type(value)
 
 
+@pytest.mark.parametrize("validate", [True, False])
+def test_numbers_in_words_are_read_in_json(validate: bool) -> None:
+    wanted = make_answer_type(NumberRange(0, 10), "integer", as_json=True, validate=validate)
+    for words, value in (("eight", 8), ("Ten.", 10)):
+        read = wanted.parse_reply(json.dumps({"response": words}))
+        assert isinstance(read, ParsedAnswer)
+        assert (read.value.value, read.value.is_usable) == (value, True)
+    for words in ("eleven", "seven or eight", "minus one"):
+        read = wanted.parse_reply(json.dumps({"response": words}))
+        assert not (isinstance(read, ParsedAnswer) and read.value.is_usable)
+
+
 def test_json_replies_with_a_speculation_score() -> None:
     wanted = make_answer_type(NumberRange(0, 10), "integer", as_json=True, speculation=True)
     read = wanted.parse_reply('```json\n{"response": "7", "speculation_score": 30}\n```')
@@ -234,6 +246,8 @@ def test_without_validation_everything_but_silence_is_an_answer() -> None:
         (NumberRange(0, 10), None, "3.5", 3.5, "unchecked"),
         (None, "float", "60 or 70", "60 or 70", "invalid"),
         (None, "float", "1,5", "1,5", "invalid"),
+        (NumberRange(0, 1), "float", ".5", 0.5, "unchecked"),
+        (NumberRange(0, 1), "float", "-.5", -0.5, "unchecked"),
         (None, "integer", "many", "many", "invalid"),
         (ListedOptions(("0", "5")), "integer", "3", 3, "unchecked"),
         (ListedOptions(("0", "5")), "integer", "few", "few", "invalid"),

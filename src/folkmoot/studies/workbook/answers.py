@@ -515,7 +515,12 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _parse_answer(
         self, text: str
     ) -> ParsedAnswer[str] | ParsedAnswer[float] | ParseFailure | Missing:
-        parsed = self._text_answer_type().parse_reply(text)
+        answer_type = self._text_answer_type()
+        parsed = (
+            answer_type.parse_json_value(text)
+            if self.as_json and isinstance(answer_type, Number)
+            else answer_type.parse_reply(text)
+        )
         if not isinstance(parsed, ParsedAnswer):
             return parsed
         if not self.is_numeric and self.var_type not in ("integer", "float"):
