@@ -291,6 +291,21 @@ def test_two_tabs_do_not_overwrite_the_same_prompt(client: Client) -> None:
     assert "Of the second tab." in client.get(address)
 
 
+def test_the_prompts_of_a_workbook_can_only_be_read(client: Client) -> None:
+    """A workbook names no folder of prompts, so no run would read a saved one."""
+    upload_workbook(client, lambda _book: None)
+    address = "/study/goods/goods.xlsx/-/prompts"
+    text = client.get(address)
+    assert "readonly" in text
+    assert "--set prompts=FOLDER" in text
+    assert "Save as your own" not in text
+    form = {"prompt": "system", "action": "save", "version": read_version(text)}
+    status, _ = client.fill_in(address, text="Of mine.", **form)
+    assert status == 404
+    assert list(client.folder.rglob("*.md")) == []
+    assert "Save as your own" in client.get(f"{OVENS_ADDRESS}/prompts")
+
+
 @pytest.mark.parametrize("amount", ["1,5", "-1", "much", "1000000000000", "0", "½"])
 @pytest.mark.parametrize("button", ["try", "run"])
 def test_an_invalid_amount_starts_no_run(client: Client, button: str, amount: str) -> None:

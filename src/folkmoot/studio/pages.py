@@ -414,6 +414,9 @@ class Studio:
         """Write the researcher's version of a prompt, or restore the packaged version."""
         name, prompt = request.path_params["name"], _text_of(form, "prompt")
         path = await run_in_threadpool(self.projects.path, name)
+        # The prompt would be written where no run reads it.
+        if is_workbook(path):
+            raise HTTPException(404, f"{name} is a workbook, which names no folder of prompts.")
         text = str(form.get("text", "")).replace("\r\n", "\n")
         action, version = _text_of(form, "action"), _text_of(form, "version")
         problems = await run_in_threadpool(self._save_prompt, path, prompt, text, action, version)
