@@ -22,7 +22,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.study.study import FAILED_FINDING_KEY, registered_studies
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.errors import BudgetReachedError
+from folkmoot.errors import BudgetReachedError, InputError
 from folkmoot.storage import table_buffer
 from tests.contract.runs import Crash, SerialRun, digest, make_respondent, play
 from tests.contract.small import small_study
@@ -124,6 +124,22 @@ def test_every_study_has_its_codebook_and_findings(
         if not facts["meaning"]
     ]
     assert unexplained == []
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_model_can_be_named_for_the_roles_of_a_study_only(
+    serial_run: SerialRun, study: str, tmp_path: Path
+) -> None:
+    asked = set(serial_run(study).table("answers")["role"])
+    path = small_study(study, tmp_path)
+    overrides = [f"models.{role}=synthetic" for role in sorted(asked)]
+    assert set(load_study_file(path, overrides).config.models) >= asked
+    for role, hint in (("participnt", "did you mean participant?"), ("zzz", "the roles are")):
+        with pytest.raises(InputError) as error:
+            load_study_file(path, [*overrides, f"models.{role}=synthetic"])
+        (problem,) = error.value.problems
+        assert (problem.key, problem.message) == (f"models.{role}", "unknown role")
+        assert problem.hint.startswith(hint)
 
 
 @pytest.mark.parametrize("study", STUDIES)

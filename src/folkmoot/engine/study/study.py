@@ -194,6 +194,9 @@ class Study(Generic[ConfigT]):
     # Reads the configuration from files with one of the `file_suffixes`.
     load_config: Callable[[Path], ConfigT] | None = None
     file_suffixes: tuple[str, ...] = ()
+    # The roles that `models` in a study file may name. Empty if the study type does not say: then
+    # any role is accepted.
+    roles: tuple[str, ...] = ()
     # Returns the models of single roles that are set neither by `model` nor by `models`, so that
     # they can be checked before the run. A model that is only a default of the study type is
     # included if the file names a hosted `model`.

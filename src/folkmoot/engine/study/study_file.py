@@ -50,7 +50,7 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import closest_name
+from folkmoot.hints import closest_name, did_you_mean, join_words
 from folkmoot.models.catalog import resolve_model
 from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.storage.rows import columns_of_class
@@ -415,7 +415,11 @@ def locate_problem(study_file: StudyFile, problem: Problem) -> Problem:
 
 def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTree) -> list[Problem]:
     problems = []
-    config_problems = [*study.check_config(config, path.parent), *_respondent_problems(config)]
+    config_problems = [
+        *_role_problems(study, config),
+        *study.check_config(config, path.parent),
+        *_respondent_problems(config),
+    ]
     # Seats are listed from the settings, so wrong settings would only cause further problems.
     config_problems = config_problems or _seat_problems(study, config, path.parent)
     # Conditions follow from the settings, so wrong settings would only cause further problems.
@@ -468,6 +472,18 @@ def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
                 for problem in error.problems:
                     problems.append(located_problem(problem.message, path, tree, problem.hint))
     return problems
+
+
+def _role_problems(study: Study, config: StudyConfig) -> list[Problem]:
+    # The model of a misspelled role would never be asked, and another one would answer.
+    if not study.roles:
+        return []
+    known = f"the roles are {join_words(study.roles)}"
+    return [
+        Problem("unknown role", key=f"models.{role}", hint=did_you_mean(role, study.roles, known))
+        for role in config.models
+        if role not in study.roles
+    ]
 
 
 def _respondent_problems(config: StudyConfig) -> list[Problem]:

@@ -70,6 +70,7 @@ STUDY = Study(
     config=CrossPollinationConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
+    roles=("participant", "moderator", "judge", "summarizer", "coder", "second_coder", "recruiter"),
     source_model="gpt-4o",
     matches=_matches_study,
     run_id=lambda config: config.pilot_id,

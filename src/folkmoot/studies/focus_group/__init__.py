@@ -43,6 +43,7 @@ STUDY = Study(
     config=DiscussionConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
+    roles=("participant", "moderator", "coder", "second_coder", "recruiter"),
     source_model="anthropic/claude-sonnet-4-20250514",
     matches=_matches_study,
     check_config=check_config,

@@ -58,6 +58,7 @@ STUDY = Study(
     config=NegotiationConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
+    roles=("participant", "moderator", "coder", "second_coder"),
     matches=_matches_study,
     check_config=check_config,
     size=design_size,

@@ -68,6 +68,7 @@ STUDY: Study[TownHallConfig] = Study(
     config=TownHallConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
+    roles=("participant", "moderator", "planner", "coder", "second_coder"),
     matches=matches_study,
     check_config=find_problems,
     notes=lambda config, _folder: config_advisories(config),

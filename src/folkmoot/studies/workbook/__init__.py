@@ -55,6 +55,7 @@ STUDY = Study(
     config=WorkbookConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
+    roles=("participant", "facilitator", "summarizer", "biographer", "coder", "second_coder"),
     run_id=lambda config: str(config.workbook.settings.experiment_id),
     check_config=check_config,
     notes=lambda config, _folder: config_advisories(config),
