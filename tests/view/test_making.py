@@ -13,6 +13,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.session.run_totals import describe_later_spending
 from folkmoot.errors import RunPausedError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.report.document.front import NOTHING_ASKED, DesignLane, Step
@@ -71,6 +72,18 @@ def test_the_overview_shows_the_validity_card_and_the_controls(
     assert 'id="h-controls"' in text and 'href="report#section-controls"' in text
     assert "Would the same people decide the same again?" in text
     assert 'id="section-controls"' in (tmp_path / "after" / "report.html").read_text("utf-8")
+
+
+def test_the_page_of_a_run_tells_calls_and_cost_of_its_controls(
+    run_copy: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "viewed" / "run"
+    folder.parent.mkdir()
+    run_copy.rename(folder)
+    with create_viewer_server(folder.parent) as server:
+        assert "Controls and codings of the run" not in server.get("/run/run/-/").text
+        run_controls(RunFolder(folder), {"participants": 2}, RunOptions())
+        assert describe_later_spending(folder) in server.get("/run/run/-/").text
 
 
 def test_the_design_of_a_run_without_tables_is_drawn_from_the_plan(

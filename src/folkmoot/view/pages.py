@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -36,6 +36,7 @@ from folkmoot.errors import FolkmootError, InputError, StorageError
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.matrix import read_matrix
 from folkmoot.report.document.style import svg_to_png
+from folkmoot.report.document.trust import later_spending
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     ENGINE_FILES,
@@ -219,7 +220,7 @@ class Reader:
         parts = sealed.get("sealed", {})
         return {
             **context,
-            "part": draw_live_part("_progress.html.j2", context),
+            "part": _draw_progress(run, context),
             "title": heading_of(config) or run.id,
             "study": study.read_text("utf-8", "replace") if study.is_file() else "",
             "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
@@ -232,7 +233,7 @@ class Reader:
         # Empty if the page already shows the same progress.
         run, _ = self._resolve_run(request, "")
         status = read_run_status(run.path, request.path_params["name"])
-        part = draw_live_part("_progress.html.j2", {"r": status})
+        part = _draw_progress(run, {"r": status})
         return answer_poll(request, part, is_last=not status.running)
 
     async def findings_page(self, request: Request) -> Response:
@@ -483,6 +484,11 @@ def downloadable_files(run: RunFolder) -> list[str]:
     ]
     names = dict.fromkeys((*ENGINE_FILES, *tables, *hashes))
     return [name for name in names if name not in NEVER_SHOWN and (run.path / name).is_file()]
+
+
+def _draw_progress(run: RunFolder, context: Mapping[str, object]) -> str:
+    # The sums of a run leave out its controls and codings, which may cost more than the run.
+    return draw_live_part("_progress.html.j2", {**context, "later": later_spending(run)})
 
 
 def _group_files(run: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
