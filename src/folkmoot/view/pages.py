@@ -486,7 +486,7 @@ def downloadable_files(run: RunFolder) -> list[str]:
     return [name for name in names if name not in NEVER_SHOWN and (run.path / name).is_file()]
 
 
-def _draw_progress(run: RunFolder, context: Mapping[str, object]) -> str:
+def _draw_progress(run: RunFolder, context: Mapping[str, object]) -> LivePart:
     # The sums of a run leave out its controls and codings, which may cost more than the run.
     return draw_live_part("_progress.html.j2", {**context, "later": later_spending(run)})
 
