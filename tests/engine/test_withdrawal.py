@@ -1039,13 +1039,17 @@ def test_files_that_cannot_be_searched_are_named_and_stay(
     paths = [finished_run.path / "letter.txt", objects / "one", objects / "two"]
     for path in paths:
         path.write_bytes(packed)
+    # Neither of these has a byte that is invalid in UTF-8.
+    without_mark, archive = finished_run.path / "letter2.txt", finished_run.path / "texts.tar"
+    without_mark.write_bytes("Zoning is a word of hers".encode("utf-16-le"))
+    archive.write_bytes(b"texts.csv" + bytes(91) + b"Zoning is a word of hers")
     (finished_run.path / ".notes").write_text(HUMAN_TEXT, "utf-8")
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
     output = capsys.readouterr().out
-    listed = output.partition("These files cannot be searched, and stay.")[2].splitlines()[1:3]
-    assert listed == ["  .git", "  letter.txt"]
+    listed = output.partition("These files cannot be searched, and stay.")[2].splitlines()[1:5]
+    assert listed == ["  .git", "  letter.txt", "  letter2.txt", "  texts.tar"]
     assert "The files listed as not searched are unchanged" in output
     assert {path.read_bytes() for path in paths} == {packed}
     assert find_files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
     (note,) = (note for note in verify_run(finished_run.folder).not_compared if "withdrew" in note)
-    assert "Not searched for their words: .git and letter.txt." in note
+    assert "Not searched for their words: .git, letter.txt, letter2.txt and 1 more." in note

@@ -252,9 +252,10 @@ def test_the_checklist_of_a_report_names_humans_who_coded(
     read_sheet(coded_run, corrected, "Ann")
     read_sheet(coded_run, corrected, "Bo")
     read_sheet(coded_run, blind, "Cem")
+    read_sheet(coded_run, blind, "Dee")
     coding = (
-        "Coding by people after the run: 4 codes checked by Ann and Bo and 1 text coded by Cem "
-        "without seeing the codes (see “How free text was coded”)."
+        "Coding by people after the run: 2 codes checked by Ann and Bo and 1 text coded by Cem "
+        "and Dee without seeing the codes (see “How free text was coded”)."
     )
     items = read_items()
     assert items["A.2"] == f"The run itself was fully automated. {coding}"

@@ -55,13 +55,15 @@ def test_descriptions_are_correct_english_for_every_kind_of_cell(tmp_path: Path)
             "occupation": ["unemployed"],
             "hobbies": [["chess", "tea"]],
             "owns_a_car": [False],
-            "home": [{"rooms": 2, "garden": True}],
+            "home": [{"rooms": 2, "garden": True, "pool": None}],
+            "languages": [["Dutch", None, ""]],
+            "children": pl.Series([[]], dtype=pl.List(pl.String)),
         }
     ).write_parquet(path)
     (person,) = read_personas(path)
     assert person.text == (
         "a 33-year-old person. Occupation: unemployed; hobbies: chess, tea; owns a car: no; "
-        "home: rooms 2, garden yes."
+        "home: rooms 2, garden yes; languages: Dutch."
     )
 
 

@@ -167,6 +167,8 @@ def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
         ("an engineer from Leeds", "an engineer"),
         ("Lee works as a bus driver and reads", "a bus driver"),
         ("Ann Lee, a 41-year-old woman. Occupation: a nurse; shoe size: 38.", "a nurse"),
+        ("Ann Lee, a 41-year-old woman. Age: 41; occupation: a nurse.", "a nurse"),
+        ("Ann Lee, a 41-year-old woman. Father occupation: a farmer.", ""),
         ("a participant of the study", ""),
     ],
 )

@@ -186,3 +186,17 @@ def test_missing_answers_in_any_column_are_told_to_nobody(tmp_path: Path) -> Non
     file.write_text(file.read_text().replace("single,2", "single,-99"))
     with pytest.raises(InputError, match=r"-99 looks like a code .*\(line 3, kids\)"):
         run_focus_group(tmp_path, AT_TABLE)
+
+
+def test_lists_of_a_profile_are_told_without_their_empty_parts(tmp_path: Path) -> None:
+    (tmp_path / "real.jsonl").write_text(
+        '{"name": "Ann Lee", "age": 35, "pets": ["cat", null], "cars": []}\n'
+        '{"name": "Bo Ray", "age": 65, "pets": ["dog"], "cars": ["van"]}\n'
+    )
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    study = AT_TABLE.replace("real.csv", "real.jsonl")
+    run_focus_group(tmp_path, study, provider=scripted)
+    systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
+    (ann,) = (s for s in systems if s.startswith("You are Ann Lee"))
+    (bo,) = (s for s in systems if s.startswith("You are Bo Ray"))
+    assert "pets: cat." in ann and "cars" not in ann and "cars: van." in bo

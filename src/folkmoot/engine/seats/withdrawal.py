@@ -167,9 +167,11 @@ def _is_in_other_run(run: Path, path: Path) -> bool:
 
 def _read_text(path: Path) -> str | None:
     try:
-        return path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except UnicodeDecodeError:
         return None
+    # Archives (tar) and UTF-16 without a mark can be valid UTF-8, but have null characters.
+    return None if "\0" in text else text
 
 
 def describe_unredacted_files(files: UnredactedFiles) -> Iterator[str]:

@@ -242,20 +242,28 @@ def describe_person(
     rest = {key: demographic for key, demographic in demographics.items() if key not in used_keys}
     # A survey weight says nothing about the person.
     rest.update({key: fact for key, fact in extra.items() if not is_weight_column(key)})
-    facts = "; ".join(f"{key.replace('_', ' ')}: {in_words(fact)}" for key, fact in rest.items())
+    facts = "; ".join(
+        f"{key.replace('_', ' ')}: {words}"
+        for key, fact in rest.items()
+        if (words := in_words(fact))
+    )
     return f"{name + ', ' if name else ''}{head}." + (f" {capitalise(facts)}." if facts else "")
 
 
 def in_words(fact: object) -> str:
-    """Return the content of a cell as a reader would write it: "yes", "tea, coffee"."""
-    # Files with types hold truth values, lists and records.
+    """Return the content of a cell as a reader would write it: "yes", "tea, coffee".
+
+    The result is "" for a list or record without content.
+    """
+    # Files with types hold truth values, lists and records. Their parts may be empty.
     if isinstance(fact, bool):
         return "yes" if fact else "no"
     if isinstance(fact, Mapping):
-        return ", ".join(f"{key.replace('_', ' ')} {in_words(part)}" for key, part in fact.items())
+        parts = ((f"{key.replace('_', ' ')} ", in_words(part)) for key, part in fact.items())
+        return ", ".join(name + words for name, words in parts if words)
     if isinstance(fact, list):
-        return ", ".join(map(in_words, fact))
-    return str(fact)
+        return ", ".join(filter(None, map(in_words, fact)))
+    return "" if fact is None else str(fact)
 
 
 def _to_json_value(value: object) -> object:

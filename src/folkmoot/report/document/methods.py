@@ -451,17 +451,24 @@ def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
 def _describe_human_coding(run: RunFolder) -> str:
     # Sheets of humans that were read in after the run. "" if there are none.
     codings = read_codings(run).values()
-    checked = [amendment for results in codings for amendment in results.corrections_by_human]
+    # What two humans checked or coded counts once, as in the finding on the coding.
+    corrections = [amendment for results in codings for amendment in results.corrections]
+    checked = sum(results.confirmed_counts[1] for results in codings)
     blind = [
         coder for results in codings for coder in results.coders if coder.coder_role == HUMAN_ROLE
     ]
     parts = []
-    if checked:
-        names = join_words(list(dict.fromkeys(amendment.author for amendment in checked)))
-        parts.append(f"{format_count(len(checked), 'code')} checked by {names}")
+    if corrections:
+        authors = (
+            amendment.author for results in codings for amendment in results.corrections_by_human
+        )
+        names = join_words(list(dict.fromkeys(authors)))
+        counted = format_count(len(corrections), "code")
+        done = "checked" if len(corrections) == checked else "checked or added"
+        parts.append(f"{counted} {done} by {names}")
     if blind:
         names = join_words(list(dict.fromkeys(coder.name for coder in blind)))
-        texts = format_count(sum(len(coder.codes) for coder in blind), "text")
+        texts = format_count(len({text_id for coder in blind for text_id in coder.codes}), "text")
         parts.append(f"{texts} coded by {names} without seeing the codes")
     if not parts:
         return ""

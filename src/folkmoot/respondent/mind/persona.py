@@ -227,10 +227,10 @@ def _draw_voice(lower_text: str, draw: float) -> str:
 
 
 # The occupation after an opening such as "You are Ann Lee, a", after "works as a", or after
-# "Occupation:", as descriptions of people in a table have it.
+# "Occupation:", as descriptions of people in a table have it ("father occupation" is another one).
 _CALLING = re.compile(
     r"(?:^(?:[Yy]ou are |I am |I'm )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
-    r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as |\b[Oo]ccupation: )"
+    r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as |(?<!\w )\b[Oo]ccupation: )"
     r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w' -]{2,60})"
 )
 # The lookbehind keeps the time linear in a long run of spaces.

@@ -237,14 +237,17 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
         background_texts += [
             f"{attribute.replace('_', ' ')}: {table.in_words(value)}"
             for attribute, value in given.items()
-            if (attribute not in Given.model_fields and not is_weight_column(attribute))
-            or (
-                attribute in LISTED
-                and match_listed_value(value, LISTED[attribute]) not in LISTED[attribute]
+            if table.in_words(value)
+            and (
+                (attribute not in Given.model_fields and not is_weight_column(attribute))
+                or (
+                    attribute in LISTED
+                    and match_listed_value(value, LISTED[attribute]) not in LISTED[attribute]
+                )
+                or (attribute == "sex" and read_sex(value) == "X")
+                or attribute == "income_usd"
+                or (written_texts and attribute in persona.demographics)
             )
-            or (attribute == "sex" and read_sex(value) == "X")
-            or attribute == "income_usd"
-            or (written_texts and attribute in persona.demographics)
         ]
         given["described"] = bool(written_texts)
         given["background"] = " ".join(f"{text.rstrip('.')}." for text in background_texts if text)
