@@ -56,6 +56,30 @@ def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) 
     assert said[0].equals(said[1])
 
 
+def test_a_round_may_be_two_lists_that_name_the_residents(tmp_path: Path) -> None:
+    as_objects = answer_in_one_session(by_hand)
+    counts: list[int] = []
+
+    def as_lists(key: CallKey, request: ModelRequest) -> Any:
+        reply = as_objects(key, request)
+        if "turns" not in reply:
+            return reply
+        counts.append(len(reply))
+        return {
+            name: [{"resident": resident, **entry} for resident, entry in entries.items()]
+            for name, entries in reply.items()
+        }
+
+    settings = small_hall(tmp_path) | {"levels": ["1"]}
+    objects = run_hall(tmp_path / "objects", settings, make_model(as_objects))
+    lists = run_hall(tmp_path / "lists", settings, make_model(as_lists))
+    # One call for each round holds turns and reflections, and none of it is asked for again.
+    assert 2 in counts
+    assert lists.table("answers")["address"].equals(objects.table("answers")["address"])
+    for name in ("rounds", "reactions", "votes", "utterances"):
+        assert lists.table(name).equals(objects.table(name))
+
+
 def test_a_round_is_one_call(plain_hall: Callable[[str], tuple[Run, ScriptedProvider]]) -> None:
     hall_run, model = plain_hall("1")
     stages = [parse_address(a)[0] for a, _ in model.seen]

@@ -388,6 +388,7 @@ def test_the_beginning_of_a_number_is_no_contribution(
         ('["2.00", "2.50"]', "{response: 2.00}", "2.00"),
         ("[1, 2]", '{"response": 1.0}', "1"),
         ("a price", '{"response": 2.50}', "2.50"),
+        ("a price", '{"response": [7]}', "7"),
     ],
 )
 def test_a_number_in_json_is_the_option_as_it_is_written(

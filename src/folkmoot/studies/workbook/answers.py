@@ -505,7 +505,9 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         # Options and words are texts, so a number counts as it is written: 2.50 is the option
         # "2.50". If only the option "1" is listed, 1.0 is that option.
         parsed = Json(Structured).parse_reply(reply, numbers_as_text=True)
-        written = str(parsed.value.response) if isinstance(parsed, ParsedAnswer) else text
+        as_written = parsed.value.response if isinstance(parsed, ParsedAnswer) else text
+        # A value that needed a repair, such as the only entry of a list, may be no text.
+        written = as_written if isinstance(as_written, str) else text
         readable = (form for form in (written, text) if self._is_readable(form))
         return next(readable, text if self.var_type in ("integer", "float") else written)
 

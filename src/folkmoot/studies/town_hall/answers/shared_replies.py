@@ -64,7 +64,7 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
         raw: Mapping[str, object] = matched if isinstance(matched, dict) else {}
         turn_types = each_of(self.turn_types)
         # Some models leave out the outer object, so the reply itself may hold the turns.
-        parsed_turns = turn_types.read(_object_or_default(raw, "turns", raw))
+        parsed_turns = turn_types.read(_entries_or_default(raw, "turns", raw))
         if not isinstance(parsed_turns, ParsedAnswer):
             return parsed_turns
         turns = parsed_turns.value.values
@@ -75,7 +75,7 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
             reflection_types = _reflection_types(self.reflection_type, stances)
         else:
             reflection_types = each_of({})
-        parsed_reflections = reflection_types.read(_object_or_default(raw, "reflections", {}))
+        parsed_reflections = reflection_types.read(_entries_or_default(raw, "reflections", {}))
         # The turns are kept, and the missing reflections are asked for in a further call.
         if not isinstance(parsed_reflections, ParsedAnswer):
             return ParsedAnswer((turns, {}), parsed_object.parse_step, parsed_turns.repairs)
@@ -105,8 +105,9 @@ class AnyObject(BaseModel):
     model_config = pin_schema("AnyObject", "", ConfigDict(extra="allow"))
 
 
-def _object_or_default(
+def _entries_or_default(
     raw: Mapping[str, object], name: str, default: Mapping[str, object]
-) -> Mapping[str, object]:
+) -> object:
+    # The entries may also be a list, in which each names its resident.
     value = raw.get(name)
-    return value if isinstance(value, Mapping) else default
+    return value if isinstance(value, (Mapping, list)) else default
