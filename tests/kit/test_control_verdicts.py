@@ -531,11 +531,15 @@ def test_decisions_on_another_topic_or_with_other_options_are_counted() -> None:
     findings, notes = find(lists, {"B0/final": "rooms", "B3/final": "rooms"})
     (row, _) = read_rows(findings, "where_the_effect_comes_from")
     assert (row["contrast"], row["effect_share"], row["answers"]) == ("A against B", 1, 38)
-    assert any(
-        note.startswith("A against B (confirmation): of 40 decisions, 2 are left out because")
-        and "and 1 are compared although" in note
-        for note in notes
-    )
+    left_out = "A against B (confirmation): left out, because on another question: "
+    assert f"{left_out}2 of 40 decisions." in notes
+    (note,) = (note for note in notes if "compared, although" in note)
+    assert note.startswith("A against B (confirmation): compared, although no decision on the ")
+    assert note.endswith("has the same options: 1 of 40 decisions.")
+    # What no decision is, is not mentioned.
+    _, notes = find({}, {"B0/final": "rooms"})
+    assert f"{left_out}1 of 40 decisions." in notes
+    assert not any("compared, although" in note for note in notes)
     # Without any common question, a note says so.
     findings, notes = find({}, {f"B{n}/final": "rooms" for n in range(20)})
     assert not any(finding.key == "where_the_effect_comes_from" for finding in findings)

@@ -174,6 +174,7 @@ def iterate_other_estimates(units):
         codes = [[1, 2, 3] * units, [2, 2, 3] * units]
         yield f"{distances} alpha", krippendorff_interval(codes, distances, trios)
     yield "nominal alpha", krippendorff_interval(codes, "nominal", trios)
+    yield from iterate_estimates_of_units_of_two_sizes(units)
     yield "icc", intraclass_correlation(mixed, mixed, names)
     yield "attribute", explained_share(mixed, mixed, names)
     yield "evenness of one", evenness_estimate([units, 0, 0])
@@ -210,6 +211,33 @@ def iterate_other_estimates(units):
             drift = measure_drift([question], generator(0, ("trios",)))
             yield f"drift of one in {size}", drift.mean
             yield f"difference of one in {size}", drift.questions[0].difference
+
+
+def iterate_estimates_of_units_of_two_sizes(units):
+    """Yield estimates from units of three and of six with equal shares of answers."""
+    trios = [unit for unit in range(units) for _ in range(3 + 3 * (unit % 2))]
+    count = len(trios) // 3
+    pairs = [1, 5, 3] * count, [2, 5, 3] * count
+    yield "icc of two sizes", intraclass_correlation(*pairs, trios)
+    yield "attribute of two sizes", explained_share([1, 5, 3] * count, [1, 2, 2] * count, trios)
+    for distances in ("nominal", "ordinal", "interval"):
+        yield f"{distances} alpha of two sizes", krippendorff_interval(pairs, distances, trios)
+    # Units that are mirror images of each other change an estimate alike.
+    mirrored = [unit for unit in range(2 * units) for _ in range(2)]
+    images = [1, 3, 3, 1] * units, [2, 3, 2, 1] * units
+    yield "icc of mirror images", intraclass_correlation(*images, mirrored)
+    for distances in ("nominal", "ordinal", "interval"):
+        yield (
+            f"{distances} alpha of mirror images",
+            krippendorff_interval(images, distances, mirrored),
+        )
+    question = (
+        ConditionAnswers((0.1,) * len(trios), tuple(trios)),
+        ConditionAnswers((0.7, 0.1, 0.1) * count, tuple(trios)),
+    )
+    drift = measure_drift([question], generator(0, ("two sizes",)))
+    yield "drift of two sizes", drift.mean
+    yield "difference of two sizes", drift.questions[0].difference
 
 
 @pytest.mark.parametrize("units", UNIT_COUNTS)

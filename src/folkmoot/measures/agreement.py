@@ -19,6 +19,7 @@ from folkmoot.measures.inference.estimates import (
     ROUNDING,
     Estimate,
     jackknife,
+    varies,
 )
 from folkmoot.measures.inference.proportions import score_interval
 
@@ -111,12 +112,15 @@ def _interval_of_distances(
     if alpha >= 1:
         # Perfect agreement: every jackknife value is 1, so there is no variance to use.
         return math.nan, math.nan
+    if not varies(parts / parts.sum(axis=(1, 2), keepdims=True)):
+        # All clusters are alike, so there is no variance to use either.
+        return math.nan, math.nan
     without = _alpha_values(parts.sum(axis=0) - parts, values, level)
     if not np.isfinite(without).all() or (without >= 1).any():
         return math.nan, math.nan
     _, error = jackknife(-math.log(1 - alpha), -np.log(1 - without), np.ones(len(parts)))
     if error <= ROUNDING:
-        # All clusters are alike, so there is no variance to use either.
+        # Unlike clusters may count alike, such as those that are mirror images of each other.
         return math.nan, math.nan
     # A symmetric interval of −log(1 − alpha) keeps the upper bound of alpha below 1.
     reach = student_quantile(0.975, len(parts) - 1) * error
@@ -261,15 +265,15 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 
 
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
-    # `values` are 0 or 1. The effective number is at most n. If the shares of all
-    # groups are equal, it is the number of groups.
+    # `values` are 0 or 1. The effective number is at most n. If the shares of all groups are equal,
+    # it is the number of groups.
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
         return float(n), people
     apart = np.bincount(groups, weights=values - mean)
     variance = people / max(1, people - 1) * float(apart @ apart) / n**2
-    pairs = min(mean * (1 - mean) / variance, n) if variance > ROUNDING**2 else float(people)
-    return pairs, people
+    size = min(mean * (1 - mean) / variance, n) if variance > ROUNDING**2 else float(people)
+    return size, people
 
 
 def correlation_with_oneself(
@@ -310,7 +314,7 @@ def correlation_with_oneself(
         return none
     middle, *others = _fisher_transform(np.array([value, *without]), askings).tolist()
     _, error = jackknife(middle, others, np.ones(g))
-    if error < _NEARLY:
+    if error <= ROUNDING:
         low, high = _equal_correlations(value, x, asked, own)
         return Estimate(value, low, high, n, g, method="Wilson, of equal answers")
     reach = student_quantile(0.975, g - 1) * error

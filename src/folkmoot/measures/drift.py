@@ -212,9 +212,9 @@ def _measure_question(
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
     reach = NORMAL_QUANTILE * error
-    # No resample varies. Assume that the units that may differ unobserved differ by the full
-    # range.
-    if error <= ROUNDING:
+    # Resamples do not vary. If the units have different sizes and equal shares, only the degrees of
+    # freedom do. Assume that the units that may differ unobserved differ by the full range.
+    if error <= ROUNDING or not _vary_by_unit(moments):
         numbers = [float(value) for arm in question for value in arm.values]  # type: ignore[arg-type]
         reach = (
             _max_unobserved_share(sizes.units) * float(np.ptp(numbers) / np.std(numbers))
@@ -259,6 +259,12 @@ def _moments_by_unit(
             number = float(value)  # type: ignore[arg-type]
             sums[arm, place[unit]] += (1.0, number, number * number)
     return sums
+
+
+def _vary_by_unit(moments: FloatArray) -> bool:
+    # Whether units of one condition differ in the mean or in the mean square of their answers.
+    answering = (arm[arm[:, 0] > 0] for arm in moments)
+    return any(varies(arm[:, 1:] / arm[:, :1]) for arm in answering)
 
 
 def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArray:

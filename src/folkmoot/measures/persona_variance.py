@@ -136,24 +136,31 @@ def _over_units(
     at = np.array([names.setdefault(unit, len(names)) for unit in units])
     whole = float(statistic(rows)) if len(at) > 1 else math.nan
     low = high = math.nan
-    # Without variance within, −log(1 − 1) is infinite, and there is nothing to estimate.
-    if len(names) >= FEWEST_UNITS and math.isfinite(whole) and whole < 1:
-        kinds = _equal_units(rows, at)
-        without = [float(statistic(rows[at != equal_units[0]])) for equal_units in kinds]
+    kinds = _equal_units(rows, at)
+    # Without variance within, −log(1 − 1) is infinite, and there is nothing to estimate. Units that
+    # are all alike do not vary, so there is no error to estimate.
+    if (
+        len(names) >= FEWEST_UNITS
+        and math.isfinite(whole)
+        and whole < 1
+        and len({_shares_of_rows(unit_rows) for unit_rows in kinds}) > 1
+    ):
+        without = [float(statistic(rows[at != equal_units[0]])) for equal_units in kinds.values()]
         if all(math.isfinite(value) and value < 1 for value in without):
             middle, error = jackknife(
-                -math.log1p(-whole), -np.log1p(-np.asarray(without)), [*map(len, kinds)]
+                -math.log1p(-whole), -np.log1p(-np.asarray(without)), [*map(len, kinds.values())]
             )
-            # Units that are all alike do not vary, so there is no error to estimate.
+            # Unlike units may count alike, such as those that are mirror images of each other.
             if error > ROUNDING:
                 reach = student_quantile(0.975, len(names) - 1) * error
                 low, high = -math.expm1(-(middle - reach)), -math.expm1(-(middle + reach))
     return Estimate(whole, low, high, len(at), len(names), method="jackknife")
 
 
-def _equal_units(rows: FloatArray, at: NDArray[np.int64]) -> list[list[int]]:
-    # Lists of units with equal rows. The statistic without one of them is that without another, so
-    # it is computed once for each list: thousands of participants give few different answers.
+def _equal_units(rows: FloatArray, at: NDArray[np.int64]) -> dict[tuple[int, ...], list[int]]:
+    # Lists of units with equal rows, by the sorted numbers of these rows. The statistic without one
+    # of them is that without another, so it is computed once for each list: thousands of
+    # participants give few different answers.
     numbers = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
     rows_of_unit: dict[int, list[int]] = defaultdict(list)
     for unit, number in zip(at.tolist(), numbers.tolist(), strict=True):
@@ -161,7 +168,15 @@ def _equal_units(rows: FloatArray, at: NDArray[np.int64]) -> list[list[int]]:
     kinds: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for unit, unit_rows in rows_of_unit.items():
         kinds[tuple(sorted(unit_rows))].append(unit)
-    return list(kinds.values())
+    return kinds
+
+
+def _shares_of_rows(unit_rows: tuple[int, ...]) -> frozenset[tuple[int, int]]:
+    # How often a unit has each row, in the smallest whole numbers, so that they are equal for units
+    # of different size with equal shares.
+    counts = Counter(unit_rows)
+    divisor = math.gcd(*counts.values())
+    return frozenset((row, count // divisor) for row, count in counts.items())
 
 
 def quartile_groups(numbers: ArrayLike) -> list[str]:

@@ -46,6 +46,7 @@ from folkmoot.kit.controls.conversations import (
 from folkmoot.kit.controls.forking import (
     ForkedDecision,
     ForkRules,
+    follows_own_replies,
     fork_decision,
     speaker_of,
     texts_of,
@@ -384,7 +385,6 @@ async def _prepare_versions(
 ) -> _Prepared:
     study = find_study_of_run(run)
     is_earlier = _is_planned_earlier(run, _Rule.AS_THE_STUDY)
-    # Read all conversations before the first call, so that the journal is not open during the run.
     alike = study.decision_design.alike(run.read_settings(study.config))
     treatments = read_treatments(
         run,
@@ -395,20 +395,27 @@ async def _prepare_versions(
         exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
     )
     follows_values = not _is_planned_earlier(run, _Rule.FOLLOWS_VALUES)
+    # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone, is_earlier=is_earlier)
         graph = ReplyGraph(run, journal, study.tables, is_earlier=is_earlier)
         # Read the replies behind all decisions together, because each scan reads the longest table
         # of the run. Decisions in free text are not asked again, so their replies are not needed.
-        replacing = [decision for control in REPLACING for decision in samples[control]]
-        graph.read_behind(
-            text
-            for place in {each.place: None for each in replacing if each.kind != TEXT}
-            if place in conversations
-            for text in texts_of(conversations[place])
-        )
+        replacing = {
+            decision.place: decision
+            for control in REPLACING
+            for decision in samples[control]
+            if decision.kind != TEXT and decision.place in conversations
+        }
+        texts = {place: texts_of(conversations[place]) for place in replacing}
+        graph.read_behind(itertools.chain(*texts.values()))
         if follows_values:
-            graph.read_before(_find_computed(run, treatments, graph, replacing, conversations))
+            computed = [
+                decision
+                for place, decision in replacing.items()
+                if follows_own_replies(decision) and graph.holds_computed_value(texts[place])
+            ]
+            graph.read_before(_find_scopes(run, treatments, computed))
     language = session.config.requested_controls.language
     keeps_given = not _is_planned_earlier(run, _Rule.KEEPS_GIVEN)
     is_before_provenance = _is_planned_earlier(run, _Rule.BY_PROVENANCE)
@@ -439,26 +446,14 @@ async def _prepare_versions(
     return _Prepared(conversations, versions, [], None)
 
 
-def _find_computed(
-    run: RunFolder,
-    treatments: TreatmentTexts,
-    graph: ReplyGraph,
-    decisions: Iterable[ControlledDecision],
-    conversations: Mapping[str, DecisionConversation],
+def _find_scopes(
+    run: RunFolder, treatments: TreatmentTexts, decisions: Sequence[ControlledDecision]
 ) -> dict[str, tuple[str, ...]]:
-    # The addresses of decisions with a computed value in their prompt, each with the scopes of its
-    # session.
-    found = [
-        decision
-        for decision in decisions
-        if decision.kind != TEXT
-        and decision.place in conversations
-        and graph.holds_computed_value(texts_of(conversations[decision.place]))
-    ]
-    sessions = read_sessions(run, treatments) if found else {}
+    # The scopes of the session of each decision, by the address of the decision.
+    sessions = read_sessions(run, treatments) if decisions else {}
     return {
         decision.address: sessions[decision.unit].scopes
-        for decision in found
+        for decision in decisions
         if decision.unit in sessions
     }
 

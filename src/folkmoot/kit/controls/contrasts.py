@@ -261,14 +261,18 @@ def _list_decisions(
 
 
 def describe_uncompared(decisions: Mapping[Contrast, ComparedDecisions | None]) -> Iterator[str]:
-    """Yield a sentence for each contrast of unlike decisions, and one on those without a pair."""
+    """Yield sentences on each contrast of unlike decisions, and one on those without a pair."""
     for contrast, compared in decisions.items():
-        if compared is not None and (compared.on_others or compared.with_other_options):
+        if compared is None:
+            continue
+        name = f"{contrast.says} ({name_decisions(contrast, decisions)})"
+        of_all = f"of {format_count(compared.total, 'decision')}"
+        if compared.on_others:
+            yield f"{name}: left out, because on another question: {compared.on_others:,} {of_all}."
+        if compared.with_other_options:
             yield (
-                f"{contrast.says} ({name_decisions(contrast, decisions)}): of "
-                f"{format_count(compared.total, 'decision')}, {compared.on_others:,} are left out "
-                f"because they are on another question, and {compared.with_other_options:,} are "
-                "compared although no decision on the other side has the same options."
+                f"{name}: compared, although no decision on the other side has the same options: "
+                f"{compared.with_other_options:,} {of_all}."
             )
     if none := [contrast.says for contrast, compared in decisions.items() if compared is None]:
         yield (

@@ -142,6 +142,13 @@ def fork_decision(
     return asked_at_once._replace(steps=tuple(steps), quotes=tuple(quotes))
 
 
+def follows_own_replies(decision: ControlledDecision) -> bool:
+    """Return whether computed values in the prompt may come from replies of the same speaker."""
+    # Values in the prompts of a leading role, such as a mediator, come from replies of
+    # participants. Its own earlier replies are about other topics, or the prompt quotes them.
+    return decision.role == PARTICIPANT_ROLE
+
+
 def _has_answered(
     control: str,
     decision: ControlledDecision,
@@ -150,9 +157,7 @@ def _has_answered(
     graph: ReplyGraph,
 ) -> bool:
     # Whether the participant has replied to what the control replaces, earlier in the session.
-    # Values in the prompts of a leading role, such as a mediator, come from replies of
-    # participants. Its own earlier replies are about other topics, or the prompt quotes them.
-    if not rules.follows_values or decision.role != PARTICIPANT_ROLE:
+    if not rules.follows_values or not follows_own_replies(decision):
         return False
     writers, language = rules.treatments.writers, rules.language
     return any(

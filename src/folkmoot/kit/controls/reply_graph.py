@@ -243,17 +243,20 @@ class ReplyGraph:
         if not decisions:
             return
         answers = self._run.scan_table("answers").select("address", "speaker_id").collect()
-        asked: dict[str, list[str]] = {}
+        sessions = {scope for scopes in decisions.values() for scope in scopes}
+        # By scope and speaker, because all sessions may have a speaker of the same id.
+        asked: dict[tuple[str, str], list[str]] = {}
         earlier: dict[str, list[str]] = {}
         for address, speaker_id in answers.iter_rows():
-            asked.setdefault(speaker_id, []).append(address)
-            if (scopes := decisions.get(address)) is not None:
-                # The latest one first, because it most probably depends on the same texts.
+            # The latest one first, because it most probably depends on the same texts.
+            if address in decisions:
                 earlier[address] = [
                     other
-                    for other in reversed(asked[speaker_id][:-1])
-                    if not set(scopes).isdisjoint(enclosing_scopes(other))
+                    for scope in decisions[address]
+                    for other in reversed(asked.get((scope, speaker_id), ()))
                 ]
+            for scope in sessions.intersection(enclosing_scopes(address)):
+                asked.setdefault((scope, speaker_id), []).append(address)
         read = self._read(sorted({other for own in earlier.values() for other in own}))
         self._before = {
             address: [reply for other in own if (reply := read[other]) is not None]

@@ -90,9 +90,12 @@ def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float
 
 
 def varies(values: ArrayLike) -> bool:
-    """Return whether numbers differ by more than rounding errors."""
+    """Return whether numbers, or the rows of a table, differ by more than rounding errors."""
     x = np.asarray(values, float)
-    return bool(x.size and np.ptp(x) > ROUNDING * max(1.0, float(np.abs(x).max())))
+    if not x.size:
+        return False
+    rounding = ROUNDING * np.maximum(1.0, np.abs(x).max(axis=0))
+    return bool((np.ptp(x, axis=0) > rounding).any())
 
 
 def difference_or_none(first: float | None, second: float | None) -> float | None:
