@@ -25,12 +25,6 @@ from folkmoot.errors import EXIT_INPUT, InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import shorten
-from folkmoot.studies.workbook.answers import (
-    NotALiteral,
-    looks_like_dict,
-    looks_like_literal,
-    read_literal,
-)
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
@@ -43,6 +37,12 @@ from folkmoot.studies.workbook.config import (
     special_role,
 )
 from folkmoot.studies.workbook.language.placeholders import OPTIONS
+from folkmoot.studies.workbook.literals import (
+    NotALiteral,
+    looks_like_dict,
+    looks_like_literal,
+    read_literal,
+)
 from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     AGENT_ROLES,
