@@ -124,7 +124,7 @@ def _no_power_cut() -> Iterator[None]:
 @pytest.fixture
 def read_workbooks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read workbooks in this process, because a child process for each takes a quarter of a second.
-    For tests of valid workbooks only."""
+    For tests of workbooks that cannot exhaust the memory or the time."""
     from folkmoot import spreadsheet_cells
     from tests.in_process import call_in_process
 
