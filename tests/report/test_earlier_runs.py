@@ -91,7 +91,7 @@ def test_the_reader_shows_runs_of_all_versions(runs_folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "archive",
-    sample_daily(STUDIES, daily=STUDIES[::3], part="pages"),
+    sample_daily(STUDIES, daily=[*STUDIES[::3], STUDIES[-1]], part="pages"),
     ids=lambda archive: archive.stem,
 )
 def test_an_earlier_run_of_each_study_is_shown_reported_and_compared(

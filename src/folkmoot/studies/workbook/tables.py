@@ -441,7 +441,11 @@ def describe_participants(run: RunFolder) -> dict[tuple[str, ...], str]:
     # The sealed assignment holds only ids, roles and names.
     if not run.has_table("assignment"):
         return {}
-    rows = run.read_table("assignment").select("participant_id", "profile").iter_rows()
+    assignment = run.read_table("assignment")
+    # Runs of earlier versions did not record the profiles.
+    if "profile" not in assignment.columns:
+        return {}
+    rows = assignment.select("participant_id", "profile").iter_rows()
     return {(participant_id,): profile for participant_id, profile in rows}
 
 
