@@ -20,7 +20,6 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.settings.controls import ControlSettings
-from folkmoot.kit.controls import asking
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import ASKED, USER_DRIFT, control_findings
 from folkmoot.kit.controls.tables import (
@@ -37,6 +36,7 @@ from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
+from tests.earlier_controls import plan_controls_without
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -153,16 +153,10 @@ def test_a_neutral_ballot_has_no_votes_on_the_real_items(
 
 
 def test_earlier_controls_of_a_town_hall_are_verified_as_they_were_asked(
-    run_of_small_study: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
     """Earlier versions asked residents alone whom no quoted reply had to be asked again."""
-    is_planned_earlier = asking._is_planned_earlier
-    with monkeypatch.context() as earlier:
-        earlier.setattr(
-            asking,
-            "_is_planned_earlier",
-            lambda run, key: key == "computed_values_follow" or is_planned_earlier(run, key),
-        )
+    with plan_controls_without("computed_values_follow"):
         run = RunFolder(shutil.copytree(run_of_small_study("town_hall"), tmp_path / "run"))
         settings = {"negative": False, "retest": False, "same_length": True}
         rows = run_controls(run, settings, RunOptions()).read_table(ControlRow.table)

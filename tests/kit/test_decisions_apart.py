@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import folkmoot
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.kit.controls import asking
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, ControlRow
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import SMALL
+from tests.earlier_controls import plan_controls_without
 from tests.kit.test_controls import PILOT, read_records
 
 CONTROLS = {"negative": [{"id": "pet", "text": "A cat or a dog?", "options": ["cat", "dog"]}]}
@@ -66,16 +64,10 @@ def test_the_final_vote_is_final_beside_a_delayed_one(tmp_path: Path) -> None:
 
 
 def test_controls_of_an_earlier_version_keep_the_interview_as_the_final_decision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     run = run_focus_group(tmp_path)
-    is_earlier = asking._is_planned_earlier
-    with monkeypatch.context() as earlier:
-        earlier.setattr(
-            asking,
-            "_is_planned_earlier",
-            lambda run, key: key == "decisions_apart" or is_earlier(run, key),
-        )
+    with plan_controls_without("decisions_apart"):
         rows = run_controls(run, CONTROLS, RunOptions()).read_table(ControlRow.table)
     final = rows.filter(moment="final")["decision_address"].to_list()
     assert final and all("/alone/" in address for address in final)

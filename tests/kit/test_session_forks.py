@@ -20,7 +20,6 @@ from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.kit.controls import asking
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, RETEST, SAME_LENGTH, ControlRow
@@ -31,6 +30,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL, people_of, small_study
+from tests.earlier_controls import plan_controls_without
 from tests.engine.test_seats import build_seat_host
 from tests.studies.workbook.workbook_builder import make_task_row, make_workbook, save_workbook
 from tests.sweeps import sample_daily
@@ -467,18 +467,10 @@ def test_a_decision_that_a_researcher_changed_is_not_asked_again(tmp_path: Path)
     assert any(said in note for finding in control_findings(fork) for note in finding.notes)
 
 
-def test_earlier_controls_of_a_fork_are_verified_as_they_were_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_earlier_controls_of_a_fork_are_verified_as_they_were_asked(tmp_path: Path) -> None:
     """Earlier versions asked a model in place of the reply that the researcher gave."""
     fork, address = _fork_pot(tmp_path, "g", say="3")
-    is_planned_earlier = asking._is_planned_earlier
-    with monkeypatch.context() as earlier:
-        earlier.setattr(
-            asking,
-            "_is_planned_earlier",
-            lambda run, key: key == "given_replies_stay" or is_planned_earlier(run, key),
-        )
+    with plan_controls_without("given_replies_stay"):
         control_run = run_controls(
             fork, REPEATING_CONTROLS, RunOptions(custom_provider=POT_PROVIDER)
         )

@@ -9,11 +9,11 @@ import pytest
 import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.kit.controls import asking
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.replacing import UNCHANGED
 from folkmoot.kit.controls.tables import SAME_LENGTH, ControlRow
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.earlier_controls import plan_controls_without
 
 STUDY = """
 study: negotiation
@@ -59,15 +59,9 @@ def test_stated_preferences_are_no_treatment_whether_or_not_feedback_was_given(
 
 
 def test_controls_of_an_earlier_version_are_verified_with_the_texts_that_they_replaced(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder,
 ) -> None:
-    is_earlier = asking._is_planned_earlier
-    with monkeypatch.context() as earlier:
-        earlier.setattr(
-            asking,
-            "_is_planned_earlier",
-            lambda run, key: key == "alike_by_design" or is_earlier(run, key),
-        )
+    with plan_controls_without("alike_by_design"):
         rows = run_controls(run, CONTROLS, RunOptions()).read_table(ControlRow.table)
     replaced = rows.filter(control=SAME_LENGTH, condition="C3", role="moderator")
     assert replaced["missing"].null_count()
