@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +74,7 @@ from folkmoot.kit.controls.session_forks import (
     InSessionMark,
     ReadQuestion,
     SessionForks,
+    SessionParts,
     ask_in_sessions,
     read_finished_run,
     read_questions,
@@ -395,6 +396,8 @@ async def _prepare_versions(
         exchanges_any=_is_planned_earlier(run, _Rule.WITHIN_LISTS),
     )
     follows_values = not _is_planned_earlier(run, _Rule.FOLLOWS_VALUES)
+    # Read at most once, because they take two scans of tables.
+    get_sessions = cache(partial(read_sessions, run, treatments))
     # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone, is_earlier=is_earlier)
@@ -415,7 +418,7 @@ async def _prepare_versions(
                 for place, decision in replacing.items()
                 if follows_own_replies(decision) and graph.holds_computed_value(texts[place])
             ]
-            graph.read_before(_find_scopes(run, treatments, computed))
+            graph.read_before(_find_scopes(get_sessions, computed))
     language = session.config.requested_controls.language
     keeps_given = not _is_planned_earlier(run, _Rule.KEEPS_GIVEN)
     is_before_provenance = _is_planned_earlier(run, _Rule.BY_PROVENANCE)
@@ -434,7 +437,7 @@ async def _prepare_versions(
             if not is_earlier:
                 graph.use_study_answers({place: questions[place].question for place in questions})
             versions = _build_versions(graph, rules, samples, conversations)
-            forks = list(_fork_sessions(run, treatments, samples, versions, language))
+            forks = list(_fork_sessions(get_sessions, treatments, samples, versions, language))
             versions |= {
                 (decision.key, fork.control): IN_SESSION
                 for fork in forks
@@ -447,10 +450,11 @@ async def _prepare_versions(
 
 
 def _find_scopes(
-    run: RunFolder, treatments: TreatmentTexts, decisions: Sequence[ControlledDecision]
+    get_sessions: Callable[[], Mapping[str, SessionParts]],
+    decisions: Sequence[ControlledDecision],
 ) -> dict[str, tuple[str, ...]]:
     # The scopes of the session of each decision, by the address of the decision.
-    sessions = read_sessions(run, treatments) if decisions else {}
+    sessions = get_sessions() if decisions else {}
     return {
         decision.address: sessions[decision.unit].scopes
         for decision in decisions
@@ -519,7 +523,7 @@ def _build_versions(
 
 
 def _fork_sessions(
-    run: RunFolder,
+    get_sessions: Callable[[], Mapping[str, SessionParts]],
     treatments: TreatmentTexts,
     samples: Mapping[str, Sequence[ControlledDecision]],
     versions: _Versions,
@@ -527,7 +531,7 @@ def _fork_sessions(
 ) -> Iterator[SessionForks]:
     # The prompts of these sessions hold computed values, so that single requests cannot be sent
     # again.
-    sessions = read_sessions(run, treatments)
+    sessions = get_sessions()
     for control in REPLACING:
         decisions = [
             decision
