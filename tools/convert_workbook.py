@@ -24,7 +24,7 @@ from rapidfuzz import fuzz, process
 from folkmoot.errors import EXIT_INPUT, InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import shorten
+from folkmoot.hints import number_text, shorten
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
 from folkmoot.studies.workbook.config import (
     FACILITATOR,
@@ -33,7 +33,6 @@ from folkmoot.studies.workbook.config import (
     VAR_TYPES,
     Problems,
     Scalar,
-    number_text,
     special_role,
 )
 from folkmoot.studies.workbook.language.placeholders import OPTIONS

@@ -20,10 +20,10 @@ from folkmoot.studies.negotiation.decision import theory_words
 
 HAND_CODED = Path(__file__).parent / "hand_coded"
 DOCS = Path(__file__).parents[2] / "docs" / "coding.md"
-CODEBOOKS = {
-    path.stem: coding.read_codebook(path)
-    for path in Path(folkmoot.studies.__path__[0]).glob("*/codebooks/*.yaml")
+CODEBOOK_FILES = {
+    path.stem: path for path in Path(folkmoot.studies.__path__[0]).glob("*/codebooks/*.yaml")
 }
+CODEBOOKS = {name: coding.read_codebook(path) for name, path in CODEBOOK_FILES.items()}
 # Krippendorff's α of the embedded coder with hand codes. None is high enough for a finding, so
 # its codes support none.
 EMBEDDED_ALPHAS = {
