@@ -486,6 +486,20 @@ def test_true_in_the_field_for_a_new_option_adds_none(run_negotiation: Runner) -
     assert (row["top_choice"], row["acceptable"]) == (None, "barbecue")
 
 
+@pytest.mark.parametrize(
+    "entry", ["I would rather not say", "cannot say", "No new options, thanks"]
+)
+def test_a_refusal_in_place_of_a_new_option_is_on_no_list(
+    entry: str, run_negotiation: Runner
+) -> None:
+    ballot = {"top_choice": "diner", "new_option": entry}
+    run = run_with_ballots(run_negotiation, {"group": ballot})
+    row = read_cuisine_ballots(run)["group"]
+    assert (row["top_choice"], row["acceptable"], row["asked_again"]) == ("diner", "", False)
+    options = {option.casefold() for option in run.table("scores")["option"]}
+    assert "diner" in options and entry.casefold() not in options
+
+
 def test_a_refusal_in_place_of_an_objection_is_no_firm_no(run_negotiation: Runner) -> None:
     refusal = "As an AI I would rather not say."
     nothing_else = {"top_choice": "I would rather not say."}

@@ -163,6 +163,9 @@ def test_unread_members_beside_a_named_member_are_counted() -> None:
 NO_NEW_OPTION = [
     *("anything but sushi", "sushi or diner", "diner (no barbecue)", "all except diner"),
     *("no sushi", "diner/barbecue", "sushi, please", "A", "undecided or so it seems to all of us"),
+    *("I would rather not say", "I'd rather not", "prefer not to answer", "cannot say", "declined"),
+    *("no new option", "No other options, thanks.", "none of the above", "same as above", "keine"),
+    *("I don't know", "not sure", "undefined", "not applicable", "I'm fine with the list"),
 ]
 
 
@@ -174,7 +177,10 @@ def test_a_new_option_needs_a_name(name: str) -> None:
     assert found.unmatched == {"options on the table": (name or NONE_OF_THESE,)}
 
 
-@pytest.mark.parametrize("name", ["vegetarian sushi", "a picnic", "寿司"])
+@pytest.mark.parametrize(
+    "name",
+    ["vegetarian sushi", "a picnic", "寿司", "no smoking", "the list of michelin", "sure bar"],
+)
 def test_words_of_its_own_make_a_new_option(name: str) -> None:
     assert [p.option for p in read_settlement(make_new_entry(name)).portions] == [name]
 

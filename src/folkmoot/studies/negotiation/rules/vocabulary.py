@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.answer_types import parse_way_out
 from folkmoot.conversation.json_replies import CUT_MARK
+from folkmoot.conversation.reply_forms import is_only_refusal
 from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
 from folkmoot.studies.negotiation.rules.candidates import (
@@ -33,6 +34,19 @@ EVERYONE = "everyone"
 _AROUND = frozenset(
     {"all", "anything", "but", "else", "every", "everything", "except", "instead", "other", "than"}
 )
+# Words that name no option, as in "no new option, thanks", "I'd rather not say" and "not sure".
+_NAMES_NOTHING = frozenset(
+    words_of(
+        "above abstain add addition additional again ai am answer applicable available blank "
+        "can't cannot choose comment complete decide decline declined empty enough extra fine "
+        "further good idea know list listed miss missed missing needed new none null ok okay "
+        "opinion option other preference provide provided reply required respond respondent same "
+        "satisfied say sorry specified state stated suggest suggestion sure thank think undecided "
+        "undefined unknown unsure vote won't "
+        "aucun aucune geen kein keine nada nessuna nessuno nichts niente niets ninguna ninguno "
+        "rien"
+    )
+)
 _EVERYONE = frozenset({EVERYONE, "everybody", "all", "all members", "all of us", "the whole group"})
 _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all days", "every day"})
 
@@ -44,7 +58,8 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     None is returned.
     """
     # If a listed option fits the entry, its listed name is returned. An empty entry names none, and
-    # so does one that only refers to listed options ("anything but sushi") or was cut off.
+    # so does one that only refers to listed options ("anything but sushi"), refuses to answer or
+    # was cut off.
     known = tuple(options)
     if option := match_option(entry, known):
         return option
@@ -61,8 +76,9 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 
 def is_empty(entry: str) -> bool:
-    """Return True if an entry is blank or says that there is no option."""
-    return is_none(entry) or words_of(entry) in NOTHING
+    """Return True if an entry is blank, says that there is no option, or refuses to answer."""
+    says_nothing = is_none(entry) or words_of(entry) in NOTHING or is_only_refusal(entry)
+    return says_nothing or not content_words(entry) - _NAMES_NOTHING
 
 
 def is_none(entry: str) -> bool:
