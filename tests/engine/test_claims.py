@@ -323,6 +323,48 @@ def test_a_claim_names_the_column_with_the_independent_units(tmp_path: Path) -> 
         replace(SCORE, unit_column="condition")
 
 
+@pytest.mark.parametrize("row_ids", [(), ("id",)])
+def test_named_subjects_are_the_units_of_a_table_without_usual_ids(
+    row_ids: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Seven people give four answers each. A column `id` may hold the ids of the answers."""
+    rows = [
+        {"person_code": f"r{person}", "arm": arm, "round": answer, "score": person + answer + gain}
+        | dict.fromkeys(row_ids, f"{person}.{arm}.{answer}")
+        for person in range(7)
+        for arm, gain in (("before", 0.0), ("after", 1.0 + person / 10))
+        for answer in range(4)
+    ]
+    run = write_run_with_table(tmp_path / "run", rows, "answered")
+    paired = Claim(
+        "answered.score",
+        ("after", "before"),
+        "mean",
+        by="arm",
+        subject=("person_code",),
+        paired=True,
+    )
+    between = replace(paired, paired=False)
+    results = evaluate_claims(run, [paired, between])
+    expected = ttest_1samp([1.0 + person / 10 for person in range(7)], 0)
+    assert results[0].estimate.p == pytest.approx(expected.pvalue)
+    for result in results:
+        assert (result.counts, result.lost) == ((7, 7), (0, 0))
+        assert (result.claim.unit, result.estimate.unit_count) == ("person_code", 7)
+    columns = {"person_code": "text", "arm": "text", "round": "int", "score": "float"}
+    assert as_declared(paired, {"answered": columns}).unit == "person_code"
+    # With a condition in each column, both values of a subject are in one row. Only one of the
+    # columns has fractions.
+    wide = [
+        {"person_code": f"r{person}", "before_score": person, "after_score": person + 1 + gain}
+        for person, gain in enumerate((0.1, 0.2, 0.3, 0.0, 0.1, 0.4))
+    ]
+    (across,) = evaluate_claims(
+        write_run_with_table(tmp_path / "wide", wide, "answered"), [replace(paired, by=ACROSS)]
+    )
+    assert (across.claim.unit, across.counts) == ("person_code", (6, 6))
+
+
 def test_the_conditions_are_no_units_whatever_their_column_is_called(tmp_path: Path) -> None:
     run = write_villages(tmp_path / "run", "village", arm="group")
     (result,) = evaluate_claims(run, [replace(SCORE, by="group", unit_column="village")])

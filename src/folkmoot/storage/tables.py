@@ -8,7 +8,7 @@ Analysis code reads tables through `RunFolder`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
@@ -340,16 +340,23 @@ class Units(NamedTuple):
     of: pl.Series
 
 
-def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS, unit_column: str = "") -> Units:
+def units_of(
+    table: pl.DataFrame,
+    fewest_draws: int = FEWEST_DRAWS,
+    unit_column: str = "",
+    subject: Sequence[str] = (),
+) -> Units:
     """Return the independent unit of each row, such as the group that talked.
 
     - `fewest_draws`: the smallest number of draws (versions of the same summary) that are units.
     - `unit_column`: the column that holds the conversation. Empty: the first of `CLUSTER_COLUMNS`.
+    - `subject`: the columns that identify the observed subject. Empty: the first of
+      `PARTICIPANT_COLUMNS`.
     """
     # A study may draw several versions of the same summary and show each participant one of them.
     # With enough draws, all participants with the same draw are one unit. Otherwise all
     # participants who share a conversation are one unit. Without shared conversations each
-    # participant is a unit. In a table without participants each row is a unit.
+    # subject is a unit. In a table without subjects each row is a unit.
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(
         (name for name in PARTICIPANT_COLUMNS if name in table.columns),
@@ -363,6 +370,12 @@ def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS, unit_column:
     if shared_column is not None:
         shared_units = _shared_or_own(table[shared_column].cast(pl.String), unit_of_row)
         return Units(shared_column.removesuffix("_id"), shared_units)
+    if _are_rows_of_subjects(table, subject, id_column):
+        name = " and ".join(column.removesuffix("_id") for column in subject)
+        texts = (pl.col(column).cast(pl.String) for column in subject)
+        # A row without a subject is one of its own.
+        names = table.select(unit=pl.concat_str(*texts, separator="/"))["unit"]
+        return Units(name, _shared_or_own(names, rows))
     if id_column is None:
         return Units("row", rows.rename("unit"))
     # A table with rows without a participant is counted by rows.
@@ -370,6 +383,20 @@ def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS, unit_column:
         return Units("row", rows.rename("unit"))
     name = "participant" if id_column == "id" else id_column.removesuffix("_id")
     return Units(name, unit_of_row.rename("unit"))
+
+
+def _are_rows_of_subjects(
+    table: pl.DataFrame, subject: Sequence[str], id_column: str | None
+) -> bool:
+    # Whether the named subjects are the units, and not the values of a column with a usual name.
+    # Such a column may hold ids of rows, or be unknown in some rows.
+    if not subject or id_column is None:
+        return bool(subject)
+    if table[id_column].has_nulls():
+        return True
+    ids = pl.struct(*dict.fromkeys((*subject, id_column)))
+    is_finer = table.select(ids.n_unique() > pl.struct(*subject).n_unique()).item()
+    return id_column not in subject and bool(is_finer)
 
 
 def join_unit_names(names: Iterable[str]) -> str:

@@ -349,7 +349,9 @@ def read_rows(
         return f"no one finished in {by} {' or '.join(dict.fromkeys(unfinished))}"
     # The units are found before other arms are dropped, because they depend on all of them. The
     # column with the conditions holds no unit, whatever its name is.
-    units = units_of(table.drop(by), fewest_draws, claim.unit_column)
+    own_columns = table.drop(by)
+    participant = _participant_of(claim, own_columns)
+    units = units_of(own_columns, fewest_draws, claim.unit_column, participant)
     rows = table.select(
         *dict.fromkeys((*claim.subject, *claim.repeated)),
         arm=pl.col(by).cast(pl.String),
@@ -380,6 +382,12 @@ def read_rows(
         return f"{column} is a share: write smallest: 0.05 for five points"
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
+
+
+def _participant_of(claim: Claim, table: pl.DataFrame) -> list[str]:
+    # A column of both, such as the experiment, tells rounds apart: one participant is then several
+    # subjects.
+    return [name for name in claim.subject if name in table.columns and name not in claim.repeated]
 
 
 def _apply_where(table: pl.DataFrame, value: pl.Expr, claim: Claim) -> tuple[pl.DataFrame, pl.Expr]:
@@ -461,8 +469,7 @@ def average_rounds(
 
 
 def _participant_columns(subject: Sequence[str], repeated: Sequence[str]) -> list[str]:
-    # A column of both, such as the experiment, tells rounds apart: one participant is then several
-    # subjects.
+    # As in `_participant_of`.
     return ["arm", *(name for name in subject if name not in repeated), "unit"]
 
 
@@ -535,9 +542,12 @@ def measured_columns(claim: Claim) -> list[str]:
 
 
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
-    # From one column for each arm to one row for each arm.
+    # From one column for each arm to one row for each arm. One column may hold whole numbers and
+    # the other one fractions.
+    kinds = {table.schema[arm_column] for arm_column in measured_columns(claim)}
+    kind = kinds.pop() if len(kinds) == 1 else pl.Float64()
     return pl.concat(
-        table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
+        table.with_columns(pl.col(arm_column).cast(kind).alias(column), pl.lit(arm).alias(ACROSS))
         for arm, arm_column in zip(claim.contrast, measured_columns(claim), strict=True)
     )
 
@@ -644,7 +654,9 @@ def as_declared(
     # As in `read_rows`, the column with the conditions holds no unit.
     columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
     columns = columns.drop(claim.by, strict=False)
-    unit = next(units_of_same_contrast, units_of(columns, unit_column=named.unit_column).name)
+    participant = _participant_of(named, columns)
+    units = units_of(columns, unit_column=named.unit_column, subject=participant)
+    unit = next(units_of_same_contrast, units.name)
     kinds: dict[bool, Kind] = {True: "share", False: "mean"}
     resolved = replace(named, kind=kinds[kind == "bool"], unit=unit)
     return replace(resolved, estimand=resolved.estimand or _describe_estimand(resolved))
