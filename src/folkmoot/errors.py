@@ -232,6 +232,9 @@ class RefusedError(ModelError):
 
     # `reason` becomes the reason of `Missing`.
 
+    # The `Usage` that the server stated with a refusal that may be billed, or None.
+    usage: object = None
+
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason

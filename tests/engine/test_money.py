@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,96 @@ def test_prompt_blocked_by_gemini_costs_its_input_and_ends_no_run(
     manifest = finished_run.manifest
     assert (manifest["calls"], manifest["input_tokens"], manifest["output_tokens"]) == (3, 30, 0)
     assert manifest["cost_usd"] == pytest.approx(30 * 0.3e-6)  # the price of the input
+
+
+# The fields of a response that hold the reply and its usage.
+RESPONSE_FIELDS = {
+    "openai": ("choices", "usage"),
+    "anthropic": ("content", "usage"),
+    "google": ("candidates", "usageMetadata"),
+}
+
+
+def send_errors_once(
+    monkeypatch: pytest.MonkeyPatch, fail: Callable[[Any], None], *numbers: int
+) -> None:
+    """Let the server change its first response to each question with one of these numbers."""
+    answered, changed = ModelServer._answered, set[str]()
+
+    def answer_with_error(server: ModelServer, body: Any, data: Any) -> web.Response:
+        for question in (f"Why, {number}?" for number in numbers):
+            if question in str(body) and question not in changed:
+                changed.add(question)
+                fail(data)
+        return answered(server, body, data)
+
+    monkeypatch.setattr(ModelServer, "_answered", answer_with_error)
+
+
+@pytest.mark.parametrize("left_out", ["", "reply", "usage"])
+@pytest.mark.parametrize("vendor", MODELS)
+def test_error_beside_a_billed_reply_is_reported(
+    vendor: str, left_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply_field, usage_field = RESPONSE_FIELDS[vendor]
+
+    def add_error(data: Any) -> None:
+        data["error"] = {"code": 502, "message": "The provider stopped"}
+        data.pop({"reply": reply_field, "usage": usage_field}.get(left_out, ""), None)
+
+    send_errors_once(monkeypatch, add_error, 0, 1)
+    with ServerThread(FaultPlan()) as server:
+        settings = build_settings(server, vendor, api_retry_base_seconds=0.001, max_tokens=40)
+        manifest = run(TALK, settings, out=tmp_path / "run").manifest
+    assert (manifest["calls"], manifest["lost_tries"]) == (3, 2)
+    assert manifest["broken_replies"]["count"] == 2 and manifest["broken_replies"]["max_usd"] > 0
+    assert manifest["cost_unknown_for"] == [MODELS[vendor]]
+
+
+@pytest.mark.parametrize(("code", "reason"), [(403, "filtered"), (413, "too_long")])
+def test_refusal_inside_a_reply_has_the_cost_that_the_server_states(
+    code: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_inside_choice(data: Any) -> None:
+        data["choices"][0]["error"] = {"code": code, "message": "Flagged by moderation"}
+
+    with ServerThread(FaultPlan()) as server:
+        whole_cost = run(TALK, build_settings(server), out=tmp_path / "whole").manifest["cost_usd"]
+    send_errors_once(monkeypatch, refuse_inside_choice, 0)
+    with ServerThread(FaultPlan()) as server:
+        refused_run = run(TALK, build_settings(server), out=tmp_path / "refused")
+    assert refused_run.table("answers")["missing"].to_list() == [reason, None, None]
+    assert refused_run.manifest["cost_usd"] == pytest.approx(whole_cost)
+    assert refused_run.manifest["cost_unknown_for"] == []
+
+
+def test_refusal_inside_a_reply_without_usage_has_unknown_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_inside_choice(data: Any) -> None:
+        data["choices"][0]["error"] = {"code": 403, "message": "Flagged by moderation"}
+        del data["usage"]
+
+    send_errors_once(monkeypatch, refuse_inside_choice, 0)
+    with ServerThread(FaultPlan()) as server:
+        manifest = run(TALK, build_settings(server), out=tmp_path / "run").manifest
+    assert manifest["cost_unknown_for"] == [MODELS["openai"]] and manifest["cost_usd"] > 0
+
+
+def test_unread_embeddings_above_the_size_limit_are_reported(tmp_path: Path) -> None:
+    async def embed_texts(session: Session) -> None:
+        await session.embed(["a tree"])
+
+    async def send_long_reply(request: web.Request, handler: Any) -> web.StreamResponse:
+        return web.Response(body=b" " * 2_000_000)
+
+    study = Study("texts", "Texts", StudyConfig, embed_texts, uses_embeddings=True)
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = send_long_reply
+        settings = build_embedding_settings(server, "openai") | {"max_reply_mb": 0.5}
+        with pytest.raises(FatalModelError, match="refuses to embed"):
+            run(study, settings, out=tmp_path / "run")
+    assert RunFolder(tmp_path / "run").manifest["broken_replies"]["count"] == 1
 
 
 def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_others(

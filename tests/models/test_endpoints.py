@@ -270,6 +270,15 @@ async def test_run_stops_if_no_server_can_be_reached() -> None:
         await spread.complete_request(QUESTION, address="")
 
 
+async def test_error_that_may_be_billed_stays_so_if_another_server_is_asked() -> None:
+    billed = FatalModelError("a stream of events")
+    billed.may_be_billed = True
+    spread = LoadBalancer([ControlledServer("a", billed), ControlledServer("b", billed)])
+    with pytest.raises(TransientError) as caught:
+        await spread.complete_request(QUESTION, address="")
+    assert caught.value.may_be_billed
+
+
 def test_unknown_provider_class_is_refused_before_any_request(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="provider= is no provider: object"):
         run(STUDY, {}, provider=object(), out=tmp_path / "run")  # type: ignore[arg-type]

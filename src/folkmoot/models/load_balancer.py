@@ -67,7 +67,7 @@ class LoadBalancer(Provider):
                 raise
             # The error is fatal for this server only. As a transient error the gateway retries it,
             # and the retry goes to another server.
-            raise TransientError(str(error)) from None
+            raise TransientError(str(error), may_be_billed=error.may_be_billed) from None
         else:
             self._failed[index] = 0
             return result

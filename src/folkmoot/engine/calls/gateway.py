@@ -299,10 +299,9 @@ class Gateway:
 
         def refused_completion(error: RefusedError) -> Completion:
             self._report_warning(f"{address}: {model_state.name}: {error}")
-            # An error status means that no model generated text, so the usage is zero. A reply
-            # above the size limit is the exception: the vendor bills it, but we did not read its
-            # token counts, so the usage is unknown.
-            usage = Usage() if error.reason == "too_large" else NO_USAGE
+            # An error status means that no model generated text, so the usage is zero. The vendor
+            # may bill a refusal that came with a reply. Its usage is unknown if it is not stated.
+            usage = read_usage(error.usage) if error.may_be_billed else NO_USAGE
             return Completion("", usage, finish=f"refused:{error.reason}")
 
         async def call_provider() -> Completion:
@@ -317,15 +316,15 @@ class Gateway:
                             wire_request, address=address
                         )
             except ModelError as error:
+                if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
+                    return refused_completion(error)
+                await self._record_broken_reply(model_state, call, error)
                 if wire_request.images and _is_image_error(error, model_state):
                     raise FatalModelError(
                         f"{model_state.name} rejected a prompt with images ({error}). Name a "
                         "model that accepts images, or check that the server can reach their "
                         "addresses"
                     ) from None
-                if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
-                    return refused_completion(error)
-                await self._record_broken_reply(model_state, call, error)
                 # A rejection may concern this prompt or every call. The retry policy decides by the
                 # answers to other calls.
                 raise
@@ -440,13 +439,13 @@ class Gateway:
                     return await model_state.provider.embed_texts(
                         model_state.spec.wire_model, texts, address=address
                     )
-            # A refusal is fatal here: the study cannot continue without an embedding.
-            except RefusedError as error:
-                raise FatalModelError(
-                    f"{model_state.name} refuses to embed {address}: {error}"
-                ) from None
             except ModelError as error:
                 await self._record_broken_reply(model_state, call, error)
+                # A refusal is fatal here: the study cannot continue without an embedding.
+                if isinstance(error, RefusedError):
+                    raise FatalModelError(
+                        f"{model_state.name} refuses to embed {address}: {error}"
+                    ) from None
                 raise
 
         def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:

@@ -137,7 +137,10 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
         raise error_from_response(status, headers, body)
     data = read_json(body)
     if data.get("type") == "error" or data.get("error"):
-        raise error_in_success_response(data.get("error"), headers)
+        usage, has_reply = _parse_usage(data.get("usage"), ""), bool(data.get("content"))
+        raise error_in_success_response(
+            data.get("error"), headers, has_reply=has_reply, usage=usage
+        )
     finish = normalise_finish_reason(data.get("stop_reason"))
     try:
         text = "".join(part_text(part) for part in data["content"] if part.get("type") == "text")

@@ -86,7 +86,8 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
         raise error_from_response(status, headers, body)
     data = read_json(body)
     if data.get("error"):
-        raise error_in_success_response(data["error"], headers)
+        usage, has_reply = _parse_usage(data.get("usageMetadata")), bool(data.get("candidates"))
+        raise error_in_success_response(data["error"], headers, has_reply=has_reply, usage=usage)
     model_served = str(data.get("modelVersion") or "")
     request_id = str(data.get("responseId") or "")
     feedback = data.get("promptFeedback")

@@ -29,7 +29,7 @@ from folkmoot.errors import (
 )
 from folkmoot.hints import collapse_spaces, shorten
 from folkmoot.models.api_keys import redact_keys
-from folkmoot.models.request import FloatArray, JsonObject, ProviderSettings
+from folkmoot.models.request import FloatArray, JsonObject, ProviderSettings, Usage
 from folkmoot.models.urls import find_secrets, join_url, require_encryption
 from folkmoot.transport import (
     Failure,
@@ -180,7 +180,10 @@ class HttpClient:
                     f"no response within {seconds:g} s", may_be_billed=may_be_billed
                 )
             case Failure.TOO_LARGE:
-                return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
+                too_large = RefusedError(f"{error} (max_reply_mb)", reason="too_large")
+                # The vendor bills the reply, whose token counts were not read.
+                too_large.may_be_billed = True
+                return too_large
             case Failure.UNREACHABLE:
                 return FatalModelError(
                     self.redact_key(f"the model server cannot be reached: {error}")
@@ -309,14 +312,16 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 
 
 def error_in_success_response(
-    error: object, headers: Mapping[str, str], *, reply_had_started: bool = False
+    error: object, headers: Mapping[str, str], *, has_reply: bool, usage: Usage
 ) -> ModelError:
     """Return the error that a server sent in a response with status 200.
 
-    - `reply_had_started`: True if the error came after the start of a reply.
+    - `has_reply`: True if the response also contains a reply or the beginning of one.
+    - `usage`: the usage that the response states.
     """
-    # The status of the result is the code in `error`, or 502 if there is no code. With
-    # `reply_had_started`, the server had accepted the request, and the reply may be billed.
+    # The status of the result is the code in `error`, or 502 if there is no code. A server that
+    # had begun a reply, or that counted tokens, had accepted the request and may bill it.
+    reply_had_started = has_reply or bool(usage.input_tokens)
     code = error.get("code") if isinstance(error, Mapping) else None
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
     # The request was valid, so 400 describes a failure upstream.
@@ -324,6 +329,8 @@ def error_in_success_response(
         status = 502
     model_error = error_from_response(status, headers, json_text.encode_json({"error": error}))
     model_error.may_be_billed = reply_had_started
+    if isinstance(model_error, RefusedError):
+        model_error.usage = usage
     return model_error
 
 

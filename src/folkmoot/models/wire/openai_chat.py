@@ -134,12 +134,14 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
         raise error_from_response(status, headers, body)
     data = read_json(body)
     if data.get("error"):
-        raise error_in_success_response(data["error"], headers)
+        usage, has_reply = _parse_usage(data.get("usage")), bool(data.get("choices"))
+        raise error_in_success_response(data["error"], headers, has_reply=has_reply, usage=usage)
     try:
         choice = data["choices"][0]
         # OpenRouter reports failures during generation inside the choice.
         if choice.get("error"):
-            raise error_in_success_response(choice["error"], headers, reply_had_started=True)
+            usage = _parse_usage(data.get("usage"))
+            raise error_in_success_response(choice["error"], headers, has_reply=True, usage=usage)
         finish = normalise_finish_reason(choice.get("finish_reason"))
         message = choice["message"]
         text = _join_content(message.get("content"))
