@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 EXIT_INTERNAL = 1
 EXIT_INPUT = 2
@@ -173,6 +174,9 @@ class ModelError(FolkmootError):
     may_be_billed: bool = False
     # The maximum cost of the reply in USD, set by the gateway.
     max_usd: float | None = None
+    # What the provider had received before the error: embeddings of the first texts of a call, with
+    # their usage. None if there is nothing.
+    partial_result: Any = None
 
     @property
     def is_refusal(self) -> bool:

@@ -51,6 +51,14 @@ async def ask_participants(session: Session) -> None:
     await session.map(range(3), ask_three_questions)
 
 
+def build_embedding_study(text_count: int) -> Study:
+    # A call has 100 texts at most, and a request 50.
+    async def embed_texts(session: Session) -> None:
+        await session.embed([f"Text of 20 bytes {number:03}" for number in range(text_count)])
+
+    return Study("texts", "Texts", StudyConfig, embed_texts, uses_embeddings=True)
+
+
 TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=ask_participants)
 STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=ask_for_votes)
 
@@ -78,11 +86,7 @@ def resume_run(values: dict[str, Any], out: Path) -> Run:
 def test_embeddings_keep_a_budget_in_usd_with_and_without_token_counts(
     vendor: str, usage: str, tokens: int, tmp_path: Path
 ) -> None:
-    # 120 texts of 20 bytes need three requests in the Gemini wire format.
-    async def embed_texts(session: Session) -> None:
-        await session.embed([f"Text of 20 bytes {number:03}" for number in range(120)])
-
-    study = Study("texts", "Texts", StudyConfig, embed_texts, uses_embeddings=True)
+    study = build_embedding_study(120)
     with ServerThread(FaultPlan(usage=usage)) as server:
         settings = build_embedding_settings(server, vendor)
         manifest = run(study, settings, out=tmp_path / "run").manifest
@@ -97,6 +101,59 @@ def test_embeddings_keep_a_budget_in_usd_with_and_without_token_counts(
             run(study, settings, out=tmp_path / "run").manifest["cost_usd"]
             == (manifest["cost_usd"])
         )
+
+
+def fail_embeddings(server: ServerThread, status: int, *failing: int) -> list[int]:
+    """Let the server reject these of its requests. Return the growing list of embedded texts."""
+    received, embedded = 0, list[int]()
+
+    async def reject_some(request: web.Request, handler: Any) -> web.StreamResponse:
+        nonlocal received
+        received += 1
+        if received in failing:
+            return web.json_response({"error": {"message": "later"}}, status=status)
+        body = await request.json()
+        embedded.append(len(body.get("input") or body.get("requests")))
+        return await handler(request)
+
+    server.model.between = reject_some
+    return embedded
+
+
+@pytest.mark.parametrize("vendor", ["google", "openai"])
+@pytest.mark.parametrize("status", [500, 429])
+def test_embeddings_that_arrived_are_not_sent_again(
+    vendor: str, status: int, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        embedded = fail_embeddings(server, status, 2, 3)
+        settings = build_embedding_settings(server, vendor) | {"api_retry_base_seconds": 0.001}
+        manifest = run(build_embedding_study(100), settings, out=tmp_path / "run").manifest
+    assert embedded == [50, 50]
+    assert manifest["input_tokens"] == 500 and "broken_replies" not in manifest
+
+
+@pytest.mark.parametrize("status", [500, 401])
+def test_cost_of_embeddings_that_arrived_before_a_stop_is_reported(
+    status: int, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        embedded = fail_embeddings(server, status, 2, 3)
+        settings = build_embedding_settings(server, "openai") | {"max_api_retries": 1}
+        settings["api_retry_base_seconds"] = 0.001
+        with pytest.raises((RunPausedError, FatalModelError)):
+            run(build_embedding_study(100), settings, out=tmp_path / "run")
+        paused = RunFolder(tmp_path / "run").manifest
+        assert embedded == [50]
+        # The price of 250 tokens.
+        assert paused["broken_replies"] == {"count": 1, "max_usd": 5e-6}
+        assert paused["cost_unknown_for"] == ["openai/text-embedding-3-small"]
+        with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+            assert journal.spent().usd == pytest.approx(5e-6)
+        server.model.between = ModelServer.between
+        resumed = run(build_embedding_study(100), settings, out=tmp_path / "run").manifest
+    assert resumed["cost_usd"] == pytest.approx(1e-5)
+    assert resumed["broken_replies"] == paused["broken_replies"]
 
 
 @pytest.mark.parametrize("vendor", MODELS)

@@ -67,7 +67,9 @@ class LoadBalancer(Provider):
                 raise
             # The error is fatal for this server only. As a transient error the gateway retries it,
             # and the retry goes to another server.
-            raise TransientError(str(error), may_be_billed=error.may_be_billed) from None
+            transient = TransientError(str(error), may_be_billed=error.may_be_billed)
+            transient.partial_result = error.partial_result
+            raise transient from None
         else:
             self._failed[index] = 0
             return result

@@ -62,7 +62,7 @@ from folkmoot.models.request import (
     translate_finish_reason,
 )
 from folkmoot.models.wire.capabilities import Capabilities
-from folkmoot.models.wire.chat_provider import ChatProvider
+from folkmoot.models.wire.chat_provider import ChatProvider, join_embeddings
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUsage
 
@@ -432,20 +432,40 @@ class Gateway:
     ) -> JournalEntry:
         texts: list[str] = request_data["texts"]
         call = ModelCall(address, byte_count(*texts), lambda: 0)
+        # Many texts take several requests. If one of them fails, the results of the earlier ones
+        # are kept here, so that a retry asks only for the rest.
+        received: list[tuple[FloatArray, Usage]] = []
 
         async def call_provider() -> tuple[FloatArray, Usage]:
+            received_count = sum(len(vectors) for vectors, _ in received)
             try:
                 with self.hold_batches():
-                    return await model_state.provider.embed_texts(
-                        model_state.spec.wire_model, texts, address=address
+                    result = await model_state.provider.embed_texts(
+                        model_state.spec.wire_model, texts[received_count:], address=address
                     )
+                return join_embeddings([*received, result]) if received else result
             except ModelError as error:
+                if error.partial_result is not None:
+                    received.append(error.partial_result)
                 await self._record_broken_reply(model_state, call, error)
                 # A refusal is fatal here: the study cannot continue without an embedding.
                 if isinstance(error, RefusedError):
                     raise FatalModelError(
                         f"{model_state.name} refuses to embed {address}: {error}"
                     ) from None
+                raise
+
+        async def embed_with_retries() -> tuple[FloatArray, Usage]:
+            try:
+                return await self._attempts.run(model_state, call, call_provider)
+            except FolkmootError:
+                # The part that was received is billed, and a resume asks for it again.
+                if received:
+                    vectors, usage = join_embeddings(received)
+                    max_input_tokens = byte_count(*texts[: len(vectors)])
+                    max_usd = model_state.embedding_cost(usage, max_input_tokens)
+                    self.budget.count_broken(max_usd or 0.0)
+                    await self._write_broken_reply(model_state, call, max_usd)
                 raise
 
         def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:
@@ -465,25 +485,25 @@ class Gateway:
                 started_at=call.started_at,
             )
 
-        return await self._call_and_journal(
-            model_state,
-            call,
-            lambda: self._attempts.run(model_state, call, call_provider),
-            build_entry,
-        )
+        return await self._call_and_journal(model_state, call, embed_with_retries, build_entry)
 
     async def _record_broken_reply(
         self, model_state: ModelState, call: ModelCall, error: ModelError
     ) -> None:
-        # The vendor may bill such a reply. Its record is on disk before the retry, so a resume
-        # counts it. A model on this machine has no vendor.
+        # The vendor may bill such a reply. A model on this machine has no vendor.
         if find_price(model_state.spec) is FREE_PRICE:
             error.may_be_billed = False
         if not error.may_be_billed:
             return
         error.max_usd = self._charge_broken(model_state, call)
-        broken = BrokenReply(time.time(), call.address, model_state.name, error.max_usd)
-        if isinstance(self._journal, Journal):
+        await self._write_broken_reply(model_state, call, error.max_usd)
+
+    async def _write_broken_reply(
+        self, model_state: ModelState, call: ModelCall, max_usd: float | None
+    ) -> None:
+        # The record is on disk before the retry, so a resume counts it.
+        if find_price(model_state.spec) is not FREE_PRICE and isinstance(self._journal, Journal):
+            broken = BrokenReply(time.time(), call.address, model_state.name, max_usd)
             await asyncio.wrap_future(self._journal.put_broken(broken))
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from folkmoot.errors import ModelError
 from folkmoot.models.request import (
     Completion,
     FloatArray,
@@ -38,17 +39,28 @@ async def embed_in_batches(
     """Return the embeddings of texts, shape (n, d), and the tokens of all requests.
 
     - `embed_batch`: sends one request. The tokens are None if one of the replies states none.
+
+    If a request fails, the results of the earlier requests are the `partial_result` of the error.
     """
-    vectors_by_batch: list[FloatArray] = []
-    tokens: int | None = 0
+    results: list[tuple[FloatArray, Usage]] = []
     for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
-        vectors, usage = await embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST])
-        vectors_by_batch.append(vectors)
+        try:
+            results.append(await embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST]))
+        except ModelError as error:
+            # The vendor has billed the earlier requests. A retry must not send them again.
+            error.partial_result = join_embeddings(results) if results else None
+            raise
+    return join_embeddings(results)
+
+
+def join_embeddings(results: Sequence[tuple[FloatArray, Usage]]) -> tuple[FloatArray, Usage]:
+    """Return the embeddings of several requests as one array, and the sum of their tokens."""
+    vectors = [vectors for vectors, _ in results]
+    tokens: int | None = 0
+    for _, usage in results:
         input_tokens = usage.input_tokens
         tokens = None if tokens is None or input_tokens is None else tokens + input_tokens
-    all_vectors = (
-        np.concatenate(vectors_by_batch) if vectors_by_batch else np.zeros((0, 0), dtype=np.float32)
-    )
+    all_vectors = np.concatenate(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
     return all_vectors, Usage(tokens, 0)
 
 
