@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import polars as pl
@@ -421,6 +421,16 @@ def seal_participants(folder: Path, participants: str) -> Path:
     return folder
 
 
+def seal_claims(folder: Path, claims: list[Claim]) -> Path:
+    plan = json.loads((folder / "plan.json").read_text())
+    for part, data in (("claims", [asdict(claim) for claim in claims]), ("design", {})):
+        plain_data = json.loads(json.dumps(data))
+        plan["sealed"][part] = {"hash": digest(json.dumps(plain_data, sort_keys=True)).hex()}
+        plan["sealed"][part]["data"] = plain_data
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return folder
+
+
 def test_runs_with_the_same_participants_are_compared_within_participants(tmp_path):
     counts = {"acp": (60, 150), "simple_voting": (12, 150)}
     first = seal_participants(write_run(tmp_path / "first", counts), "seed 1")
@@ -590,6 +600,53 @@ def test_a_paired_comparison_is_clustered_by_conversation(tmp_path):
     assert (row["low"], row["high"]) == pytest.approx((bounds.low, bounds.high))
 
 
+def write_village_run(folder: Path, participants: str, shift: float) -> Path:
+    """Write answers of four people in each of twelve villages, in columns with unusual names."""
+    rows = [
+        {
+            "who": f"{village}.{person}",
+            "side": "north" if village % 2 else "south",
+            "village": village,
+            "trust": village % 4 + person / 10 + shift * (village % 3),
+            "income": village % 5 + person / 10 + shift * (village % 3),
+        }
+        for village in range(12)
+        for person in range(4)
+    ]
+    (folder / "tables").mkdir(parents=True)
+    write_table(folder / "tables", "people", rows_to_frame(rows))
+    (folder / "study.yaml").write_text("study: not_installed\n")
+    (folder / "manifest.json").write_text(FINISHED_MANIFEST)
+    seal_participants(folder, participants)
+    trust = Claim("people.trust", ("north", "south"), "mean", by="side", unit_column="village")
+    # Only one of the claims names the people.
+    return seal_claims(
+        folder,
+        [
+            replace(trust, family="primary"),
+            replace(trust, at_least=2.0, kind="share", subject=("who",)),
+        ],
+    )
+
+
+@pytest.mark.parametrize("participants", ["seed 1", "seed 2"])
+def test_measures_without_a_claim_have_conditions_and_units_of_the_claims(tmp_path, participants):
+    findings = compute_comparison(
+        [
+            write_village_run(tmp_path / "one", "seed 1", 0.0),
+            write_village_run(tmp_path / "two", participants, 1.0),
+        ]
+    )
+    are_same = participants == "seed 1"
+    for key in ("compare_claims", "compare_figures"):
+        rows = read_rows(findings[key])
+        assert {row["condition"] for row in rows} == {"North", "South"}
+        # Six villages of a side in each run.
+        expected = ("village", 6 if are_same else 12, are_same)
+        assert {(row["unit"], row["units"], row["paired"]) for row in rows} == {expected}
+    assert {row["measure"] for row in read_rows(findings["compare_figures"])} == {"Income"}
+
+
 def test_effects_are_compared_within_the_same_sets_or_between_sets(tmp_path):
     """The difference of effects is a t test over the same sets, or Welch's test of other sets."""
     claim = Claim(
@@ -620,13 +677,7 @@ def test_effects_are_compared_within_the_same_sets_or_between_sets(tmp_path):
         (folder / "study.yaml").write_text("study: town_hall\n")
         (folder / "manifest.json").write_text(FINISHED_MANIFEST)
         seal_participants(folder, participants if name == "second" else "seed 1")
-        plan = json.loads((folder / "plan.json").read_text())
-        for part, data in (("claims", [asdict(claim)]), ("design", {})):
-            plain_data = json.loads(json.dumps(data))
-            plan["sealed"][part] = {"hash": digest(json.dumps(plain_data, sort_keys=True)).hex()}
-            plan["sealed"][part]["data"] = plain_data
-        (folder / "plan.json").write_text(json.dumps(plan))
-        return folder
+        return seal_claims(folder, [claim])
 
     def compare_effect(participants: str) -> dict[str, TableCell]:
         finding = compute_comparison(
@@ -760,12 +811,21 @@ def test_final_votes_are_compared_in_the_same_condition(base_run, tmp_path):
     assert {row["total_variation_distance_points"] for row in rows} == {0}
 
 
-def test_final_votes_of_humans_who_talked_in_groups_are_not_tested(base_run, tmp_path):
+@pytest.mark.parametrize("unit_column", ["group", "village"])
+def test_final_votes_of_humans_who_talked_in_groups_are_not_tested(base_run, tmp_path, unit_column):
+    if unit_column == "village":
+        # Only a claim of the run tells that people of a village talked to each other.
+        read_table = pl.read_parquet(base_run / "tables" / "participants.parquet")
+        villages = read_table.with_columns(pl.int_range(pl.len()).cast(pl.String).alias("village"))
+        write_table(base_run / "tables", "participants", villages)
+        claim = Claim("participants.position_changed", ("acp", "simple_voting"))
+        seal_participants(base_run, "seed 1")
+        seal_claims(base_run, [replace(claim, by="condition", unit_column="village")])
     file = tmp_path / "people.csv"
     rows = [
         f"g{i // 50},h{i},simple_voting,{OPTIONS[i % 3]},{OPTIONS[i // 50]}" for i in range(100)
     ]
-    file.write_text("\n".join(["group,person,arm,before,after", *rows]))
+    file.write_text("\n".join([f"{unit_column},person,arm,before,after", *rows]))
     result = compute_comparison([base_run, file])
     votes = {row["votes"]: row for row in read_rows(result["compare_votes"])}
     assert votes["initial"]["p"] is not None and votes["final"]["p"] is None

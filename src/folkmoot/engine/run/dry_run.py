@@ -30,7 +30,8 @@ from folkmoot.engine.run.runner import apply_limit, open_dry_run, run_study
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
-from folkmoot.engine.settings.claims import ClaimReader, find_declared
+from folkmoot.engine.settings.claimed_tables import find_declared
+from folkmoot.engine.settings.claims import ClaimReader
 from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import StorageError

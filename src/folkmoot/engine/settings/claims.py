@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar, get_args
 
@@ -14,6 +14,14 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
+from folkmoot.engine.settings.claimed_tables import (
+    Tables,
+    column_kinds,
+    design_of,
+    find_declared,
+    find_table,
+    measured_columns,
+)
 from folkmoot.measures.inference.claims import ACROSS, Claim, Family, Result
 from folkmoot.measures.inference.differences import Kind, Side
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
@@ -36,12 +44,6 @@ from folkmoot.storage.tables import (
 )
 
 Config = TypeVar("Config", bound=BaseModel)
-# If several tables have a column of this name, the first of these tables is meant.
-TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
-# Tables with one row for each answer or utterance, and no measures.
-NOT_MEASURED = ("answers", "utterances")
-# The kinds of the columns of each declared table.
-Tables = Mapping[str, Mapping[str, str]]
 COMPLETE = "complete"
 # The key of the finding that lists all claims of a report.
 CLAIMS_TESTED = "claims_tested"
@@ -261,49 +263,6 @@ class ClaimReader:
         if key not in self._tables:
             self._tables[key] = table.select(columns).collect()
         return self._tables[key]
-
-
-def find_table(
-    claim: Claim,
-    names: Iterable[str],
-    read_kinds: Callable[[str], Mapping[str, str]],
-    *,
-    needs_arms: bool = True,
-) -> str:
-    """Return the name of the table that holds the measure of a claim, or "" if there is none.
-
-    - `names`: the names of all tables.
-    - `read_kinds`: returns the kinds of the columns of a table, or an empty mapping if there is no
-      such table.
-    - `needs_arms`: False if a table without conditions is returned when no other one holds the
-      measure.
-    """
-    # A table with conditions comes first. An earlier table without them may hold the same measure
-    # of all participants, from before they were assigned to conditions.
-    named_table = claim.measure.rpartition(".")[0]
-    columns = measured_columns(claim)
-    by_columns = (claim.by,) if claim.by else CONDITION_COLUMNS
-    without_arms = ""
-    for name in [named_table] if named_table else dict.fromkeys((*TABLES, *names)):
-        kinds = {} if name in NOT_MEASURED else read_kinds(name)
-        if all(kinds.get(column, "text") != "text" for column in columns):
-            if claim.by == ACROSS or any(by in kinds for by in by_columns):
-                return name
-            without_arms = without_arms or name
-    return "" if needs_arms else without_arms
-
-
-def column_kinds(table: pl.DataFrame | pl.LazyFrame) -> dict[str, str]:
-    """Return the kind of each column of a table: "bool", "int", "float" or "text"."""
-
-    def kind_of(data_type: pl.DataType) -> str:
-        if data_type == pl.Boolean:
-            return "bool"
-        if data_type.is_integer():
-            return "int"
-        return "float" if data_type.is_numeric() else "text"
-
-    return {name: kind_of(data_type) for name, data_type in table.collect_schema().items()}
 
 
 def read_rows(
@@ -535,12 +494,6 @@ def _looks_like_share(column: str, values: pl.Series) -> bool:
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
 
 
-def measured_columns(claim: Claim) -> list[str]:
-    """Return the columns that hold the measure of a claim: one, or one for each condition."""
-    column = claim.measure.rpartition(".")[2]
-    return [f"{arm}_{column}" for arm in claim.contrast] if claim.by == ACROSS else [column]
-
-
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     # From one column for each arm to one row for each arm. One column may hold whole numbers and
     # the other one fractions.
@@ -627,11 +580,13 @@ def as_declared(
     """
     # If another claim compares the same arms in the same measure, its unit is used.
     table, kind = find_declared(claim, tables)
-    # The claims of a study type name the column with the units once for their table.
-    unit_columns = {
-        other.measure.rpartition(".")[0]: other.unit_column for other in others if other.unit_column
-    }
-    unit_column = unit_columns.get(table or claim.measure.rpartition(".")[0], "")
+
+    def table_of(other: Claim) -> str:
+        return find_declared(other, tables)[0] or other.measure.rpartition(".")[0]
+
+    # The claims of a study type name the columns of a table once.
+    name = table or claim.measure.rpartition(".")[0]
+    design = design_of(name, tables.get(name, ()), others, table_of)
     # Plans of earlier versions do not name the rounds.
     rounds = (
         other.repeated
@@ -639,8 +594,7 @@ def as_declared(
         if other.is_same_measure(claim) and other.subject == claim.subject
     )
     named = replace(
-        _name_as_declared(claim, others, names or {}),
-        unit_column=claim.unit_column or unit_column,
+        design.apply_to(_name_as_declared(claim, others, names or {})),
         repeated=claim.repeated or next(rounds, ()),
     )
     if kind is None:
@@ -687,38 +641,6 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
     )
     estimand = stated.estimand or next(declared_estimands, "")
     return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
-
-
-def find_declared(claim: Claim, tables: Tables) -> tuple[str, str | None]:
-    """Return the table that declares the measure of a claim, and the kind of the measure's column.
-
-    The kind is "bool", "int", "float" or "text". The kind is None if no table declares the measure.
-    """
-
-    def kinds_of(name: str) -> Mapping[str, str]:
-        return tables.get(name, {})
-
-    # As after a run, the first table that can be compared is meant. A table that cannot be compared
-    # is returned for the message that says why.
-    table = find_table(claim, sorted(tables), kinds_of)
-    named_table, columns = claim.measure.rpartition(".")[0], measured_columns(claim)
-    names = [table or named_table] if table or named_table else [*TABLES, *sorted(tables)]
-    name = next((name for name in names if kinds_of(name).keys() >= {*columns}), "")
-    return name, tables[name][columns[0]] if name else None
-
-
-def comparable_columns(table: str, tables: Tables, by: str = "") -> list[str]:
-    """Return the columns of a declared table that a claim can compare between conditions.
-
-    - `by`: as in the claim.
-    """
-    columns = tables[table]
-    has_conditions = by == ACROSS or any(
-        name in columns for name in ([by] if by else CONDITION_COLUMNS)
-    )
-    if table in NOT_MEASURED or not has_conditions:
-        return []
-    return [column for column, kind in columns.items() if kind != "text"]
 
 
 def _describe_estimand(claim: Claim) -> str:

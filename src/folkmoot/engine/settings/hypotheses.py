@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.engine.settings.claims import (
+from folkmoot.engine.settings.claimed_tables import (
     Tables,
     comparable_columns,
     find_declared,

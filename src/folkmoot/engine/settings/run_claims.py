@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from folkmoot.engine.settings.claimed_tables import Tables
 from folkmoot.engine.settings.claims import (
-    Tables,
     add_claims,
     as_declared,
     evaluate_claims,

@@ -50,6 +50,7 @@ from folkmoot.report.comparison.measured_claims import (
     missing_rounds,
     name_measure,
     read_measure,
+    unclaimed_measure,
     with_shared_rounds,
 )
 from folkmoot.report.comparison.people import against_people
@@ -551,13 +552,14 @@ def compare_figures(
     Columns that a claim uses are left out. Returns None if no column is left.
     """
     claimed_measures = {measure.measure for measure in claims}
-    names = [
-        f"{table_name}.{column}"
+    columns = [
+        (table_name, column)
         for table_name, column in _shared_figures(runs)
         if f"{table_name}.{column}" not in claimed_measures
     ]
     measures: dict[Claim, list[Claim]] = {
-        Claim(name, NO_ARMS, "mean"): [] for name in names[:MAX_MEASURES]
+        unclaimed_measure(runs, table_name, column): []
+        for table_name, column in columns[:MAX_MEASURES]
     }
     comparisons = compare_measures(runs, measures)
     varying = [
@@ -569,8 +571,8 @@ def compare_figures(
     finding = measures_finding("compare_figures", title, varying, runs[0].name, margin)
     if finding is None:
         return None
-    cut = f"Only the first {MAX_MEASURES} of {len(names):,} columns are compared."
-    notes = (*finding.notes, *([cut] if len(names) > MAX_MEASURES else []))
+    cut = f"Only the first {MAX_MEASURES} of {len(columns):,} columns are compared."
+    notes = (*finding.notes, *([cut] if len(columns) > MAX_MEASURES else []))
     return replace(finding, headline=False, notes=notes)
 
 
@@ -586,6 +588,7 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
             condition_column(runs[0].tables[table_name]),
             cluster_column(runs[0].tables[table_name]),
         )
+        and not any(column in sample.design_of(table_name).columns for sample in runs)
         and column.split("_")[-1] not in NOT_MEASURES
         and column != DRAW
         and not column.startswith("demographic_")
@@ -669,7 +672,7 @@ def _band_of_people(people: Sample) -> Band | None:
 
 
 def _change_rates(sample: Sample) -> dict[str, Estimate]:
-    measured = read_measure(sample, Claim("participants.position_changed", NO_ARMS))
+    measured = read_measure(sample, unclaimed_measure([sample], "participants", "position_changed"))
     if measured is None:
         return {}
     known_rows = {arm: rows.drop_nulls("value") for arm, rows in measured.arms.items()}

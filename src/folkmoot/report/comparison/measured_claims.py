@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from folkmoot.engine.settings.claims import average_rounds, column_kinds, find_table, read_rows
+from folkmoot.engine.settings.claims import average_rounds, read_rows
 from folkmoot.kit.findings import condition_name
 from folkmoot.measures.inference.claims import ACROSS, Claim, Level
 from folkmoot.measures.inference.differences import Side
@@ -177,6 +177,20 @@ def name_measure(measure: Claim) -> str:
     return measure.label
 
 
+def unclaimed_measure(
+    samples: Sequence[Sample], table: str, column: str, *, outcome: str = ""
+) -> Claim:
+    """Return the measure of a column that no claim is about, for a comparison of `samples`.
+
+    - `outcome`: the measure in words.
+    """
+    # Its rows depend on each other as those of other measures in the table do.
+    measure = Claim(f"{table}.{column}", NO_ARMS, "mean", outcome=outcome)
+    for sample in samples:
+        measure = sample.design_of(table).apply_to(measure)
+    return measure
+
+
 def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False) -> Measured | None:
     """Return the values of a measure in a sample.
 
@@ -220,12 +234,10 @@ def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim]
     if sample.is_human:
         return _of_people(sample.tables["participants"], column, measure)
 
-    def kinds_of(name: str) -> Mapping[str, str]:
-        return column_kinds(sample.tables[name]) if name in sample.tables else {}
-
-    # Studies without conditions are compared as well.
-    table = find_table(measure, sorted(sample.tables), kinds_of, needs_arms=False)
-    return (sample.tables[table], column, measure) if table else None
+    table = sample.find_table(measure)
+    if not table:
+        return None
+    return sample.tables[table], column, sample.design_of(table).apply_to(measure)
 
 
 def _of_people(

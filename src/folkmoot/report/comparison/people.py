@@ -12,6 +12,7 @@ from itertools import product
 
 import polars as pl
 
+from folkmoot.engine.settings.claimed_tables import TableDesign
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM_NOTE,
@@ -49,6 +50,7 @@ from folkmoot.report.comparison.measured_claims import (
     name_arm,
     name_measure,
     read_measure,
+    unclaimed_measure,
     with_shared_rounds,
 )
 from folkmoot.report.comparison.samples import (
@@ -64,7 +66,6 @@ from folkmoot.storage.tables import (
     CONDITION_COLUMNS,
     PARTICIPANT_COLUMNS,
     join_unit_names,
-    units_of,
 )
 
 SECTION = HUMAN_BENCHMARK_SECTION
@@ -102,11 +103,11 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
         # Participants who did not finish would count as unchanged.
         simulated = simulated.filter(pl.col("status") == "complete")
     simulated = _known_as(simulated, human_table)
-    pairs = measure_pairs(run, people)
+    pairs, design = measure_pairs(run, people), run.design_of("participants")
     return collect_findings(
-        calibration_finding(run.name, simulated, human_table, pairs),
+        calibration_finding(run.name, simulated, human_table, pairs, design),
         rectified_finding(run.name, [*pairs, *_choice_pairs(run, people)]),
-        heterogeneity_finding(run.name, simulated, human_table),
+        heterogeneity_finding(run.name, simulated, human_table, design),
     )
 
 
@@ -120,9 +121,9 @@ def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
         other_columns = [
             column
             for column in _shared_columns(table, people.tables["participants"])
-            if column not in claimed_columns
+            if column not in claimed_columns | run.design_of("participants").columns
         ]
-        claims |= {Claim(f"participants.{column}", NO_ARMS): [] for column in other_columns}
+        claims |= {unclaimed_measure([run], "participants", column): [] for column in other_columns}
     return [
         pair
         for measure, measure_claims in claims.items()
@@ -206,12 +207,11 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
         for column in real.columns
         if column.startswith(f"{CHOICE}: ") and column in simulated.columns
     ]
+    measures = [
+        unclaimed_measure([run], "participants", option, outcome=option) for option in options
+    ]
     return [
-        pair
-        for option in options
-        for pair in _pairs_of(
-            model_sample, human_sample, Claim(f"participants.{option}", NO_ARMS, outcome=option), ()
-        )
+        pair for measure in measures for pair in _pairs_of(model_sample, human_sample, measure, ())
     ]
 
 
@@ -250,9 +250,16 @@ def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
 
 
 def calibration_finding(
-    name: str, simulated: pl.DataFrame, real: pl.DataFrame, pairs: Sequence[Pair]
+    name: str,
+    simulated: pl.DataFrame,
+    real: pl.DataFrame,
+    pairs: Sequence[Pair],
+    design: TableDesign,
 ) -> Finding | None:
-    """Compare the simulation with humans in rates, choices and spread."""
+    """Compare the simulation with humans in rates, choices and spread.
+
+    - `design`: what the claims say about the table of the simulation.
+    """
     rows: list[Row] = []
     gaps: list[float] = []
     for arm, (model, human) in shared_arms(simulated, real).items():
@@ -279,7 +286,7 @@ def calibration_finding(
                 # Votes after a shared conversation lie further apart by chance than these draws.
                 chance_distance = (
                     total_variation_by_chance(model_counts, human_counts)
-                    if are_independent(model, column) and are_independent(human, column)
+                    if all(are_independent(side, column, design) for side in (model, human))
                     else None
                 )
                 row = _calibration_row(
@@ -565,8 +572,12 @@ def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
     return effect.clip_bounds(-1.0, 1.0) if first.share else effect, rectified.refused
 
 
-def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
+def heterogeneity_finding(
+    name: str, simulated: pl.DataFrame, real: pl.DataFrame, design: TableDesign
+) -> Finding | None:
     """Return the finding that compares the run with humans in each group of participants.
+
+    - `design`: as in `calibration_finding`.
 
     Returns None if there is nothing to compare.
     """
@@ -577,9 +588,9 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
         return None
     real = _respell_attributes(simulated, real)
     simulated = _with_attributes(simulated, real)
-    unit_name = units_of(real).name
+    unit_name = design.units_of(real).name
     simulated, real = (
-        table.with_columns(units_of(table).of.alias(UNIT)) for table in (simulated, real)
+        table.with_columns(design.units_of(table).of.alias(UNIT)) for table in (simulated, real)
     )
     outcomes = ["position_changed"] if _in_both_tables("position_changed", simulated, real) else []
     if not outcomes and _in_both_tables(CHOICE, simulated, real):
@@ -588,7 +599,7 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
     rows: list[Row] = []
     gaps: dict[str, Estimate] = {}
     human_units: set[str] = set()
-    skip = IDS | {*CONDITION_COLUMNS, *CLUSTER_COLUMNS, *outcomes, UNIT}
+    skip = IDS | {*CONDITION_COLUMNS, *CLUSTER_COLUMNS, *design.columns, *outcomes, UNIT}
     levels_by_column = {
         column: levels
         for column in real.columns

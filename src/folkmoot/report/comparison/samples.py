@@ -15,7 +15,14 @@ from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
-from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, NOT_MEASURED, evaluate_claims
+from folkmoot.engine.settings.claimed_tables import (
+    NOT_MEASURED,
+    TableDesign,
+    column_kinds,
+    design_of,
+    find_table,
+)
+from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, evaluate_claims
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import (
     ENGINE_TABLES,
@@ -53,7 +60,6 @@ from folkmoot.storage.tables import (
     FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     condition_column,
-    units_of,
 )
 
 # Columns that identify a subject. A file of human answers may name it `seat`.
@@ -124,6 +130,20 @@ class Sample:
     @property
     def is_human(self) -> bool:
         return self.kind == "people"
+
+    def find_table(self, claim: Claim) -> str:
+        """Return the name of the table that holds the measure of a claim, or "" without one."""
+
+        def kinds_of(name: str) -> Mapping[str, str]:
+            return column_kinds(self.tables[name]) if name in self.tables else {}
+
+        # Studies without conditions are compared as well.
+        return find_table(claim, sorted(self.tables), kinds_of, needs_arms=False)
+
+    def design_of(self, table: str) -> TableDesign:
+        """Return what the claims of a run say about the columns of one of its tables."""
+        columns = self.tables[table].columns if table in self.tables else ()
+        return design_of(table, columns, self.claims, self.find_table)
 
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
@@ -564,17 +584,21 @@ def shared_arms(
     return {arm: (rows, second_arms[arm]) for arm, rows in first_arms.items() if arm in second_arms}
 
 
-def are_independent(table: pl.DataFrame, column: str, fewest_draws: int = FEWEST_DRAWS) -> bool:
+def are_independent(
+    table: pl.DataFrame, column: str, design: TableDesign, fewest_draws: int = FEWEST_DRAWS
+) -> bool:
     """Return whether each vote of the column is independent of the others.
 
+    - `design`: what the claims of the run say about its table.
     - `fewest_draws`: the smallest number of draws of a text that are units.
     """
     # Initial votes are made before participants talk or read. A person who votes in two conditions
     # gives two votes that are alike.
     if column == "initial_choice":
         table = table.drop(DRAW, *CLUSTER_COLUMNS, strict=False)
+        design = design._replace(unit_column="")
     voted = table.drop_nulls(column)
-    return units_of(voted, fewest_draws).of.n_unique() == voted.height
+    return design.units_of(voted, fewest_draws).of.n_unique() == voted.height
 
 
 def describe_respelled(name: str, respelled: Mapping[str, str]) -> Sentence:

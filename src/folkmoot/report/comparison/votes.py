@@ -167,6 +167,9 @@ def _read_votes(base: Sample, sample: Sample, time: str) -> Iterator[_Votes]:
         labels = {arm: (f"{label} in {name}", name) for arm, (_, name) in labels.items()}
     # A single draw of texts is shared as well, unless both runs have the same texts.
     fewest_draws = FEWEST_DRAWS if read_same_draws(base, sample) else 1
+    # A file of human answers has no claims. It may have the columns that those of the run name.
+    designs = [run.design_of("participants") for run in (base, sample)]
+    designs = designs[:1] * 2 if sample.is_human else designs[1:] * 2 if base.is_human else designs
     for arm, (first, second) in parts.items():
         matched = matched_units(first, second, column) if same_people(base, sample) else None
         # Of runs that drew the same people, only those who chose in both runs count.
@@ -179,5 +182,8 @@ def _read_votes(base: Sample, sample: Sample, time: str) -> Iterator[_Votes]:
                 *labels[arm],
                 *choices,
                 matched is not None and matched.height > 0,
-                all(are_independent(part, column, fewest_draws) for part in (first, second)),
+                all(
+                    are_independent(part, column, design, fewest_draws)
+                    for part, design in zip((first, second), designs, strict=True)
+                ),
             )

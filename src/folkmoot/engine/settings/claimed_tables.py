@@ -1,0 +1,172 @@
+"""Find the tables that hold the measures of claims, and what the claims say about these tables.
+
+A table is one of a run, or one that a study type declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.measures.inference.claims import ACROSS, Claim
+from folkmoot.storage.tables import (
+    CLUSTER_COLUMNS,
+    CONDITION_COLUMNS,
+    FEWEST_DRAWS,
+    PARTICIPANT_COLUMNS,
+    Units,
+    units_of,
+)
+
+# If several tables have a column of this name, the first of these tables is meant.
+TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
+# Tables with one row for each answer or utterance, and no measures.
+NOT_MEASURED = ("answers", "utterances")
+# The kinds of the columns of each declared table.
+Tables = Mapping[str, Mapping[str, str]]
+
+
+def find_table(
+    claim: Claim,
+    names: Iterable[str],
+    read_kinds: Callable[[str], Mapping[str, str]],
+    *,
+    needs_arms: bool = True,
+) -> str:
+    """Return the name of the table that holds the measure of a claim, or "" if there is none.
+
+    - `names`: the names of all tables.
+    - `read_kinds`: returns the kinds of the columns of a table, or an empty mapping if there is no
+      such table.
+    - `needs_arms`: False if a table without conditions is returned when no other one holds the
+      measure.
+    """
+    # A table with conditions comes first. An earlier table without them may hold the same measure
+    # of all participants, from before they were assigned to conditions.
+    named_table = claim.measure.rpartition(".")[0]
+    columns = measured_columns(claim)
+    by_columns = (claim.by,) if claim.by else CONDITION_COLUMNS
+    without_arms = ""
+    for name in [named_table] if named_table else dict.fromkeys((*TABLES, *names)):
+        kinds = {} if name in NOT_MEASURED else read_kinds(name)
+        if all(kinds.get(column, "text") != "text" for column in columns):
+            if claim.by == ACROSS or any(by in kinds for by in by_columns):
+                return name
+            without_arms = without_arms or name
+    return "" if needs_arms else without_arms
+
+
+def column_kinds(table: pl.DataFrame | pl.LazyFrame) -> dict[str, str]:
+    """Return the kind of each column of a table: "bool", "int", "float" or "text"."""
+
+    def kind_of(data_type: pl.DataType) -> str:
+        if data_type == pl.Boolean:
+            return "bool"
+        if data_type.is_integer():
+            return "int"
+        return "float" if data_type.is_numeric() else "text"
+
+    return {name: kind_of(data_type) for name, data_type in table.collect_schema().items()}
+
+
+def measured_columns(claim: Claim) -> list[str]:
+    """Return the columns that hold the measure of a claim: one, or one for each condition."""
+    column = claim.measure.rpartition(".")[2]
+    return [f"{arm}_{column}" for arm in claim.contrast] if claim.by == ACROSS else [column]
+
+
+def find_declared(claim: Claim, tables: Tables) -> tuple[str, str | None]:
+    """Return the table that declares the measure of a claim, and the kind of the measure's column.
+
+    The kind is "bool", "int", "float" or "text". The kind is None if no table declares the measure.
+    """
+
+    def kinds_of(name: str) -> Mapping[str, str]:
+        return tables.get(name, {})
+
+    # As after a run, the first table that can be compared is meant. A table that cannot be compared
+    # is returned for the message that says why.
+    table = find_table(claim, sorted(tables), kinds_of)
+    named_table, columns = claim.measure.rpartition(".")[0], measured_columns(claim)
+    names = [table or named_table] if table or named_table else [*TABLES, *sorted(tables)]
+    name = next((name for name in names if kinds_of(name).keys() >= {*columns}), "")
+    return name, tables[name][columns[0]] if name else None
+
+
+def comparable_columns(table: str, tables: Tables, by: str = "") -> list[str]:
+    """Return the columns of a declared table that a claim can compare between conditions.
+
+    - `by`: as in the claim.
+    """
+    columns = tables[table]
+    has_conditions = by == ACROSS or any(
+        name in columns for name in ([by] if by else CONDITION_COLUMNS)
+    )
+    if table in NOT_MEASURED or not has_conditions:
+        return []
+    return [column for column, kind in columns.items() if kind != "text"]
+
+
+class TableDesign(NamedTuple):
+    """The columns of one table that hold its design, according to the claims about the table."""
+
+    # The column with the conditions, or empty if the table has one with a usual name.
+    by: str
+    # As in a claim.
+    unit_column: str
+    # As in a claim, or empty if the table has a column with a usual name for its units.
+    subject: tuple[str, ...]
+    # All columns that a claim names beside its measure.
+    columns: frozenset[str]
+
+    def apply_to(self, claim: Claim) -> Claim:
+        """Return a claim with what it does not say about its table."""
+        # A hypothesis names neither units nor conditions, and a comparison of runs is also about
+        # columns that no claim is about. Their rows depend on each other as in the claims.
+        return replace(
+            claim,
+            by=claim.by or self.by,
+            unit_column=claim.unit_column or self.unit_column,
+            subject=claim.subject or self.subject,
+        )
+
+    def units_of(self, table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
+        """Return the independent unit of each row of a table.
+
+        Columns that the table lacks are ignored, for example in a table of human answers.
+        """
+        unit_column = self.unit_column if self.unit_column in table.columns else ""
+        subject = self.subject if {*self.subject} <= {*table.columns} else ()
+        return units_of(table, fewest_draws, unit_column, subject)
+
+
+def design_of(
+    table: str, columns: Iterable[str], claims: Sequence[Claim], table_of: Callable[[Claim], str]
+) -> TableDesign:
+    """Return what the claims about a table say about its columns.
+
+    - `columns`: the columns of the table.
+    - `claims`: the claims of a study type. Several of them may name different columns. The first
+      one counts.
+    - `table_of`: returns the name of the table that a claim is about.
+    """
+    known = {*columns}
+    own = [claim for claim in claims if table_of(claim) == table]
+    has_conditions = not known.isdisjoint(CONDITION_COLUMNS)
+    has_units = not known.isdisjoint((*CLUSTER_COLUMNS, *PARTICIPANT_COLUMNS))
+    names = {
+        name
+        for claim in own
+        for name in (claim.by, claim.unit_column, *claim.subject, *claim.repeated)
+    }
+    conditions = [claim.by for claim in own if claim.by not in ("", ACROSS)]
+    subjects = [claim.subject for claim in own if claim.subject]
+    return TableDesign(
+        "" if has_conditions else next(iter(conditions), ""),
+        next((claim.unit_column for claim in own if claim.unit_column), ""),
+        () if has_units else next(iter(subjects), ()),
+        frozenset(names & known),
+    )
