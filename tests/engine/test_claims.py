@@ -283,11 +283,16 @@ def test_answer_that_does_not_count_excludes_its_participant(tmp_path: Path) -> 
     assert (result.counts, result.lost) == ((6, 8), (2, 0))
 
 
-def test_status_without_endings_excludes_no_participant(tmp_path: Path) -> None:
-    rows = [{**row, "status": "valid"} for row in build_vote_rows(40, 10)]
-    assert evaluate_claims(write_run_with_table(tmp_path / "run", rows), [SHARE_CHANGED])[
-        0
-    ].counts == (100, 100)
+@pytest.mark.parametrize(
+    "status", [("valid", "valid"), ("passed", "failed"), ("complete", "hung"), (1, 2)]
+)
+def test_status_without_endings_excludes_no_participant(
+    status: tuple[object, object], tmp_path: Path
+) -> None:
+    rows = [{**row, "status": status[row["position_changed"]]} for row in build_vote_rows(40, 10)]
+    (result,) = evaluate_claims(write_run_with_table(tmp_path / "run", rows), [SHARE_CHANGED])
+    assert (result.counts, result.lost) == ((100, 100), (0, 0))
+    assert result.estimate.value == pytest.approx(0.3)
 
 
 def write_villages(folder: Path, unit: str, arm: str = "condition") -> RunFolder:

@@ -60,7 +60,7 @@ MISSING_ROUNDS = (
     "one condition lacks is left out of both. "
 )
 # Values of a column `status` that says how the units of the rows ended. A column of this name with
-# other values means something else.
+# any other value means something else.
 ENDINGS = (COMPLETE, "failed", "skipped", "pending")
 
 
@@ -292,7 +292,7 @@ def read_rows(
         value = (value >= claim.at_least).cast(pl.Float64)
     table, value = _apply_where(table, value, claim)
     completed = table
-    if "status" in table.columns and table["status"].is_in(ENDINGS).any():
+    if has_completion_status(table):
         # A unit that did not finish is lost, even if a value is recorded. Otherwise the value of an
         # unfinished conversation would count like that of a finished one.
         completed = table.filter(pl.col("status") == COMPLETE)
@@ -341,6 +341,15 @@ def read_rows(
         return f"{column} is a share: write smallest: 0.05 for five points"
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
+
+
+def has_completion_status(table: pl.DataFrame) -> bool:
+    """Return whether the column `status` of a table says how the units of the rows ended."""
+    # A study type may have a status of its own, such as passed and failed motions.
+    if table.schema.get("status") != pl.String:
+        return False
+    known = table["status"].drop_nulls()
+    return not known.is_empty() and known.is_in(ENDINGS).all()
 
 
 def _participant_of(claim: Claim, table: pl.DataFrame) -> list[str]:

@@ -13,6 +13,7 @@ from itertools import product
 import polars as pl
 
 from folkmoot.engine.settings.claimed_tables import TableDesign
+from folkmoot.engine.settings.claims import COMPLETE, has_completion_status
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM_NOTE,
@@ -99,9 +100,9 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
     """Return findings that compare one run with one file of human answers."""
     human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
-    if "status" in simulated.columns:
+    if has_completion_status(simulated):
         # Participants who did not finish would count as unchanged.
-        simulated = simulated.filter(pl.col("status") == "complete")
+        simulated = simulated.filter(pl.col("status") == COMPLETE)
     simulated = _known_as(simulated, human_table)
     pairs, design = measure_pairs(run, people), run.design_of("participants")
     return collect_findings(

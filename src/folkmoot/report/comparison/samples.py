@@ -22,7 +22,7 @@ from folkmoot.engine.settings.claimed_tables import (
     design_of,
     find_table,
 )
-from folkmoot.engine.settings.claims import COMPLETE, ENDINGS, evaluate_claims
+from folkmoot.engine.settings.claims import COMPLETE, evaluate_claims, has_completion_status
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import (
     ENGINE_TABLES,
@@ -429,10 +429,9 @@ def people_file(
 def _without_unfinished_changes(data: pl.DataFrame) -> pl.DataFrame:
     # The table of a run gives participants who did not finish as unchanged. Other words in a column
     # `status` have no meaning.
-    if not {"status", "position_changed"} <= {*data.columns}:
+    if "position_changed" not in data.columns or not has_completion_status(data):
         return data
-    unfinished = [ending for ending in ENDINGS if ending != COMPLETE]
-    is_unfinished = data["status"].cast(pl.String).is_in(unfinished).fill_null(False)
+    is_unfinished = (data["status"] != COMPLETE).fill_null(False)
     changed = pl.when(~is_unfinished).then(pl.col("position_changed"))
     return data.with_columns(changed.alias("position_changed"))
 
