@@ -40,8 +40,10 @@ from folkmoot.errors import (
     RunExistsError,
     RunPausedError,
 )
+from folkmoot.storage.run_folder import RunFolder
 from tests.default_signals import add_default_signals
 from tests.engine.batch_study import PEOPLE, STUDY
+from tests.servers import batches as batches_module
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -207,6 +209,44 @@ def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path:
         sizes = [len(job.items) for job in server.model.batches.jobs]
     assert sum(sizes) == 2 * PEOPLE + PEOPLE // 2 + 1
     assert read_journal_entries(batched) == read_journal_entries(direct)
+
+
+def cut_first_result(rows: list[Any]) -> bytes:
+    lines = [json.dumps(row).encode() for row in rows]
+    return b"\n".join([line[:60] for line in lines[:1]] + lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "fault"),
+    [*((vendor, "omitted") for vendor in MODELS), ("openai", "cut"), ("anthropic", "cut")],
+)
+def test_reply_of_a_batch_that_cannot_be_read_may_have_been_billed(
+    vendor: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    format_json_lines = batches_module._format_json_lines
+    with ServerThread(FaultPlan()) as server:
+        if fault == "omitted":
+            server.model.batches.plan = BatchPlan(omit=frozenset({0}))
+        else:
+            monkeypatch.setattr(batches_module, "_format_json_lines", cut_first_result)
+        values = build_settings(server, vendor, max_api_retries=0)
+        with pytest.raises(RunPausedError, match="no readable result"):
+            run(STUDY, values, out=tmp_path / "run")
+        paused = RunFolder(tmp_path / "run").manifest["broken_replies"]
+        monkeypatch.setattr(batches_module, "_format_json_lines", format_json_lines)
+        # The resume reads the first batch again, and does not count its lost reply twice.
+        values |= {"max_api_retries": 3}
+        manifest = resume_run(values, tmp_path / "run").manifest
+    assert paused["count"] == 1 and paused["max_usd"] > 0
+    assert manifest["calls"] == 2 * PEOPLE and manifest["broken_replies"] == paused
+    assert manifest["cost_unknown_for"] == [MODELS[vendor]]
+
+
+def test_calls_that_expire_in_a_batch_are_free(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        server.model.batches.plan = BatchPlan(expire=frozenset({0}))
+        manifest = run(STUDY, build_settings(server), out=tmp_path / "run").manifest
+    assert manifest["lost_tries"] == PEOPLE // 2 and "broken_replies" not in manifest
 
 
 @pytest.mark.parametrize("vendor", MODELS)

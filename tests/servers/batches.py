@@ -34,6 +34,7 @@ class BatchPlan:
     upload: int = 0  # HTTP status with which every upload is refused
     swallow: frozenset[int] = frozenset()  # accepted, but the connection drops before the answer
     errors: frozenset[int] = frozenset()  # batches in which the first request ends in an error
+    omit: frozenset[int] = frozenset()  # batches without a result of the first request
     stall: bool = False  # accepted, but never answered
     hold: bool = False  # no batch ends until the plan is replaced
     interface: bool = True  # if False, all requests get 404
@@ -339,7 +340,7 @@ class BatchEndpoints:
             job.results = [
                 (key, *await self._answer_item(job, i, body, request, answer))
                 for i, (key, body) in enumerate(job.items)
-            ]
+            ][job.number in self.plan.omit :]
         return True
 
     async def _answer_item(

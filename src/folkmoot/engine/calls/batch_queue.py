@@ -81,6 +81,7 @@ class QueuedCall:
 
     # Identifies the call within its batch.
     key: str
+    address: str
     model_state: ModelState
     provider: ChatProvider
     item: BatchItem
@@ -136,6 +137,10 @@ class BatchQueue:
         self._stopped: FolkmootError | None = None
         self._known = journal.read_batches()
         self._earlier = frozenset(self._known)
+        # Lost replies that earlier processes recorded, as address and time.
+        self._earlier_broken = [
+            (reply.address, reply.at) for reply in journal.read_broken_replies() if self._known
+        ]
         # A random prefix of all batch names and keys, so that another run of the same study has
         # other ones. A resumed run keeps its prefix.
         self._run = next(iter(self._known), secrets.token_hex(8)).partition("-")[0]
@@ -196,7 +201,7 @@ class BatchQueue:
             key = self._submission_key(address, fingerprint)
             self._steps[address] = self._steps.get(address, 0) + 1
             call = QueuedCall(
-                key, model_state, provider, BatchItem(key, body), provider.path(request)
+                key, address, model_state, provider, BatchItem(key, body), provider.path(request)
             )
             self._enqueue(call)
             try:
@@ -204,6 +209,7 @@ class BatchQueue:
             # One error ends thousands of calls. Each raise would add its frames to the shared
             # traceback.
             except FolkmootError as error:
+                self._forget_recorded_bill(call, error)
                 raise error.with_traceback(None) from None
             try:
                 completion = provider.decode_or_relearn(request, capabilities, response)
@@ -213,10 +219,26 @@ class BatchQueue:
                 if self._journal.find_batch(key) not in self._earlier:
                     raise
                 return await self.request_reply(model_state, address, fingerprint, request)
+            except ModelError as error:
+                self._forget_recorded_bill(call, error)
+                raise
             if completion is not None:
                 self._steps.pop(address)
                 return completion
         raise FatalModelError(f"{model_state.name} rejected {address} in every request format")
+
+    def _forget_recorded_bill(self, call: QueuedCall, error: FolkmootError) -> None:
+        # A resume reads the results of earlier batches again. It must not count a lost reply among
+        # them twice.
+        if not isinstance(error, ModelError) or not error.may_be_billed:
+            return
+        name = self._journal.find_batch(call.key)
+        if name in self._earlier:
+            submitted_at = self._known[name].submitted_at
+            error.may_be_billed = not any(
+                address == call.address and at > submitted_at
+                for address, at in self._earlier_broken
+            )
 
     def stop_calls(self, error: FolkmootError) -> None:
         """Submit no more batches and raise `error` in waiting calls."""
@@ -390,7 +412,9 @@ class BatchQueue:
         if status.problem:
             await self._resubmit(batch, calls, status, earlier=earlier)
             return
-        answered_count = sum(call.key in responses for call in calls)
+        # Expired calls get no answer, so their callers submit them again.
+        answered = {key for key, response in responses.items() if response[0] != EXPIRED}
+        answered_count = sum(call.key in answered for call in calls)
         self._notify(
             f"batch {batch.id}: {answered_count:,} of {format_count(len(calls), 'call')} answered"
         )
@@ -398,9 +422,19 @@ class BatchQueue:
         # once. In a later process the researcher has resumed the run, so its calls are submitted
         # again.
         is_paused = status.is_cancelled and not earlier and answered_count < len(calls)
+        # The batch may be one of another run (`find_submitted_batch`), with other keys.
+        is_processed = status.processed_all and (
+            not responses or any(key in responses for key in self._journal.keys_of(batch.name))
+        )
         for call in calls:
-            if not call.answer.done() and (call.key in responses or not is_paused):
-                call.answer.set_result(responses.get(call.key, EXPIRED_RESPONSE))
+            if call.answer.done() or (is_paused and call.key not in answered):
+                continue
+            if call.key in responses or not is_processed:
+                is_answered = call.key in answered
+                call.answer.set_result(responses[call.key] if is_answered else EXPIRED_RESPONSE)
+            else:
+                problem = f"batch {batch.id} has no readable result for this call"
+                call.fail_waiting_call(TransientError(problem, may_be_billed=True))
         if is_paused:
             raise RunPausedError(
                 f"batch {batch.id} of {batch.model} was cancelled, with "
@@ -418,14 +452,14 @@ class BatchQueue:
                 await asyncio.sleep(self._config.batch_poll_seconds)
             if status.problem:
                 return status, {}
-            responses = await self._retry_vendor_call(
-                batch, lambda: batches.fetch_results(batch.id, status)
+            return status, dict(
+                await self._retry_vendor_call(
+                    batch, lambda: batches.fetch_results(batch.id, status)
+                )
             )
-            # Expired calls get no answer, so their callers submit them again.
-            return status, {key: response for key, response in responses if response[0] != EXPIRED}
         except NotFoundError as error:
             if self._journal.accept_changes:
-                return BatchStatus(is_finished=True), {}
+                return BatchStatus(is_finished=True, processed_all=True), {}
             difference = f"{batch.model} does not know batch {batch.id} ({error})."
             unknown = UnknownBatchError(
                 f"{difference} Resume with the key and the address with which the batch was "

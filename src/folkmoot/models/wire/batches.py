@@ -56,6 +56,9 @@ class BatchStatus(NamedTuple):
     # True if the vendor states that it processed no request of a batch that failed. Then the vendor
     # has nothing to bill.
     processed_nothing: bool = False
+    # True if the vendor processed the batch to its end. A request without a result may then be
+    # billed.
+    processed_all: bool = False
 
 
 class BatchApi(Protocol):
@@ -174,6 +177,7 @@ class OpenAIBatchApi:
             status == "failed"
             and not batch_data.get("in_progress_at")
             and not (batch_data.get("request_counts") or {}).get("completed"),
+            processed_all=status == "completed",
         )
 
     @staticmethod
@@ -238,7 +242,12 @@ class AnthropicBatchApi:
     async def get_status(self, batch: str) -> BatchStatus:
         batch_data = read_json((await self._wire.send_bulk("GET", f"/messages/batches/{batch}"))[2])
         is_finished = batch_data.get("processing_status") == "ended"
-        return BatchStatus(is_finished, is_cancelled=bool(batch_data.get("cancel_initiated_at")))
+        # Also a cancelled or expired batch has a result for each request.
+        return BatchStatus(
+            is_finished,
+            is_cancelled=bool(batch_data.get("cancel_initiated_at")),
+            processed_all=is_finished,
+        )
 
     async def fetch_results(
         self, batch: str, status: BatchStatus
@@ -301,6 +310,7 @@ class GeminiBatchApi:
             processed_nothing=has_failed
             and isinstance(counts, Mapping)
             and all(counts.get(name, "0") in ("0", 0) for name in _GEMINI_PROCESSED),
+            processed_all=state == "SUCCEEDED",
         )
 
     async def fetch_results(
@@ -404,7 +414,7 @@ def _encode_json_lines(rows: Iterable[JsonObject]) -> bytes:
 
 
 def _decode_json_lines(body: bytes) -> Iterator[JsonObject]:
-    # A broken line is skipped, so its request counts as unanswered and is sent again.
+    # A broken line is skipped, so its request counts as one without a result.
     for line in io.BytesIO(body):
         try:
             row = json_text.decode_json(line)
