@@ -320,6 +320,57 @@ def test_texts_declared_as_shown_must_occur_in_the_prompt(tmp_path: Path) -> Non
         run_protocol(protocol, tmp_path / "run", {})
 
 
+@pytest.mark.parametrize(
+    ("prompt", "named"),
+    [
+        ("In the year 1: they vote Ja.\n- Ja\n- Nein", ["Ja"]),
+        ("One neighbour votes No.", ["No", "No"]),
+        ("Ja or Ja?", ["Ja"]),
+    ],
+)
+def test_a_declared_text_without_a_certain_place_is_refused(
+    prompt: str, named: list[str], tmp_path: Path
+) -> None:
+    async def protocol(session: Session) -> None:
+        votes = [quote_value(vote, "answer", f"vote{n}/ask0") for n, vote in enumerate(named)]
+        await session.ask(Speaker("ann"), prompt, shows=votes)
+
+    with pytest.raises(ProtocolError, match=r"of ann, so its place is not certain; join .* \+"):
+        run_protocol(protocol, tmp_path / "run", {})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown", "start"),
+    [
+        ("Im letzten Jahr stimmte er so: Ja.", "Ja", 31),
+        ("Januar? Er stimmt: Ja", "Ja", 19),
+        ("隣人は公園に投票", "公園", 3),
+    ],
+)
+def test_a_declared_text_is_not_a_part_of_a_word(
+    prompt: str, shown: str, start: int, tmp_path: Path
+) -> None:
+    async def protocol(session: Session) -> None:
+        vote = quote_value(shown, "answer", "vote/ask0", "bob")
+        await session.ask(Speaker("ann"), prompt, shows=(vote,))
+
+    spans = run_protocol(protocol, tmp_path / "run", {}).filter(kind="answer")
+    assert spans.select("start", "end").rows() == [(start, start + len(shown))]
+
+
+def test_parts_joined_by_plus_keep_their_sources(tmp_path: Path) -> None:
+    """Also a short text that occurs several times, and beside a declared one."""
+
+    async def protocol(session: Session) -> None:
+        vote = quote_value("Ja", "answer", "vote/ask0", "bob")
+        options = quote_value("Ja, Nein", "option", "study.options")
+        await session.ask(Speaker("ann"), "Im Jahr: " + vote + " Und? " + options)
+        await session.ask(Speaker("ann"), "Er sagt: Ja. Und? " + options, shows=(vote,))
+
+    spans = run_protocol(protocol, tmp_path / "run", {}).filter(kind="answer")
+    assert spans.select("start", "source_id").rows() == [(9, "vote/ask0")] * 2
+
+
 def test_declared_texts_have_separate_spans(tmp_path: Path) -> None:
     """Two utterances are equal, and a vote is also a word of an earlier reason."""
 

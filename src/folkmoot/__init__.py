@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from folkmoot.models.call_llm import call_llm
     from folkmoot.people.persona import Persona
     from folkmoot.people.sources import find_persona_source
+    from folkmoot.provenance import join_texts
     from folkmoot.python_api import Run, arun, fork, load, run
     from folkmoot.storage.findings import Finding, ResultTable
     from folkmoot.storage.rows import Row, column
@@ -75,6 +76,7 @@ __all__ = [
     "column",
     "find_persona_source",
     "fork",
+    "join_texts",
     "load",
     "run",
     "with_ways_out",
@@ -103,6 +105,7 @@ __getattr__ = lazy_names(
         "models.call_llm": ("call_llm",),
         "people.sources": ("find_persona_source",),
         "people.persona": ("Persona",),
+        "provenance": ("join_texts",),
         "python_api": ("Run", "arun", "fork", "load", "run"),
         "storage.findings": ("Finding", "ResultTable"),
         "storage.rows": ("Row", "column"),

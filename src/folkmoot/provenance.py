@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from folkmoot.hints import shorten
+from folkmoot.hints import has_unspaced_script, shorten
 
 Kind = Literal[
     # An utterance of a speaker, public or private.
@@ -442,30 +442,60 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
     return new_offset
 
 
-def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
-    """Return the places in the prompt `text` where `shown_texts` occur.
+def find_exactly(text: str, shown_texts: Sequence[str], name: str = "the text") -> list[Span]:
+    """Return the places in `text` where `shown_texts` occur, not inside a longer word.
 
-    Raises ValueError if one of the texts does not occur.
+    - `name`: what the messages call `text`.
+
+    Raises ValueError if one of the texts does not occur, or if its place is not certain.
     """
-    # A study author declares these texts (`ask(shows=…)`). Two speakers may say the same, and a
-    # short text may be a part of a longer one. So each text gets a place of its own, if there is
-    # one, in the order of the declaration.
+    # A study author declares these texts (`ask(shows=…)`). Two speakers may say the same, so each
+    # text needs a place of its own, in the order of the declaration. A place counts as taken if its
+    # source is known. If all places of a text are taken, it is a part of a longer one.
+    taken = [(start, end) for start, end, source, *_ in spans_of(text) if source != UNKNOWN]
     spans: list[Span] = []
-    taken: list[tuple[int, int]] = []
-    for shown in sorted(shown_texts, key=len, reverse=True):
-        if not shown or shown not in text:
-            raise ValueError(repr(shorten(str(shown), 60)))
-        places = (match.start() for match in re.finditer(re.escape(shown), text))
-        free_places = (
-            place
-            for place in places
-            if all(place + len(shown) <= start or end <= place for start, end in taken)
-        )
-        start = next(free_places, text.find(shown))
-        taken.append((start, start + len(shown)))
-        shown_spans = spans_of(shown) or (Span(0, len(shown), Source("material")),)
-        spans += [span.shift_span(start) for span in shown_spans]
+    by_text: dict[str, list[str]] = {}
+    for shown in shown_texts:
+        by_text.setdefault(str(shown), []).append(shown)
+    for wanted in sorted(by_text, key=len, reverse=True):
+        declared = by_text[wanted]
+        places = [(start, start + len(wanted)) for start in _places_of(wanted, text)]
+        if not places:
+            raise ValueError(f"{shorten(wanted, 60)!r} does not occur in {name}")
+        free_places = [
+            (start, end)
+            for start, end in places
+            if all(end <= taken_start or taken_end <= start for taken_start, taken_end in taken)
+        ]
+        if free_places and len(free_places) != len(declared):
+            raise ValueError(
+                f"{shorten(wanted, 60)!r} is named {len(declared)} × and occurs "
+                f"{len(free_places)} × in {name}, so its place is not certain; join the parts of "
+                'the prompt with +, as in "They say: " + said, which keeps the source, and do not '
+                "name the text"
+            )
+        for (start, end), shown in zip(
+            free_places or places[:1] * len(declared), declared, strict=True
+        ):
+            taken.append((start, end))
+            shown_spans = spans_of(shown) or (Span(0, len(shown), Source("material")),)
+            spans += [span.shift_span(start) for span in shown_spans]
     return spans
+
+
+def _places_of(wanted: str, text: str) -> Iterator[int]:
+    # "Ja" does not occur in "Jahr". Scripts without spaces have no such boundaries.
+    if not wanted:
+        return
+    for match in re.finditer(re.escape(wanted), text):
+        start, end = match.span()
+        if not (_is_inside_word(text, start) or _is_inside_word(text, end)):
+            yield start
+
+
+def _is_inside_word(text: str, offset: int) -> bool:
+    around = text[max(0, offset - 1) : offset + 1]
+    return re.fullmatch(r"\w\w", around) is not None and not has_unspaced_script(around)
 
 
 def cover_rest(length: int, spans: Sequence[Span]) -> list[Span]:

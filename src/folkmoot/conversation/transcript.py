@@ -236,9 +236,9 @@ def _spans_of_prompt(text: str) -> tuple[Span, ...]:
 def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
     # The study author lists in `shows` the texts that the prompt shows.
     try:
-        spans = find_exactly(prompt, shows)
+        spans = find_exactly(prompt, shows, f"the prompt of {speaker.id}")
     except ValueError as error:
-        raise ValueError(f"shows: {error} does not occur in the prompt of {speaker.id}") from None
+        raise ValueError(f"shows: {error}") from None
     known_spans = (*spans_of(prompt), *spans)
     rest_spans = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
     return Prompt(prompt, sorted((*known_spans, *rest_spans)), cache_breakpoints_of(prompt))

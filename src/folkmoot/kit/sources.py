@@ -47,7 +47,7 @@ def report_unattributed(run: RunFolder) -> Finding | None:
         ),
         notes=(
             "For study authors: put texts of others into prompt files as variables, as `ask` and "
-            "`say` return them, or name them with `ask(shows=…)`.",
+            "`say` return them, or join them with `+` and not in an f-string.",
         ),
         section="Exposure",
     )

@@ -177,7 +177,8 @@ class Scope:
         - `for_people`: the wording for a human, if the prompt has no template.
 
         Returns `Missing` with the reason if no answer could be read and there is no
-        `fallback_value`. Raises ProtocolError if the prompt lacks a text of `shows`.
+        `fallback_value`. Raises ProtocolError if the prompt lacks a text of `shows`, or has it more
+        often than it is named.
         """
         # The embedded respondent reads no instructions, so it needs `about`. Texts and choices are
         # returned as `Quoted`: a prompt that contains them records who said them. A template
