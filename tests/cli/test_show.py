@@ -21,6 +21,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.view.rooms import LEADERS
@@ -158,6 +159,21 @@ def test_an_id_without_calls_has_no_prompts(tmp_path: Path) -> None:
         render_run_text(run, "home", prompts=True)
         == "home: no model was asked here, so there are no prompts"
     )
+
+
+def test_a_study_types_own_status_is_shown_as_any_other_column(tmp_path: Path) -> None:
+    class Motion(Row, table="participants"):
+        participant_id: str
+        status: str
+
+    async def protocol(session: Session[StudyConfig]) -> None:
+        session.record(Motion(participant_id="anna", status="failed"))
+        await session.ask(Speaker("chair", "Chair"), "Anna's motion?")
+
+    study = Study("motions", "Motions", StudyConfig, protocol, tables=(Motion,))
+    provider = ScriptedProvider(lambda _request, _attempt: "yes")
+    run = folkmoot.run(study, {}, provider=provider, out=tmp_path / "run").folder
+    assert "anna  status failed" in render_run_text(run)
 
 
 def test_addresses_are_listed_with_the_replies_of_json_answers(tmp_path: Path) -> None:

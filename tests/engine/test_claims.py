@@ -284,7 +284,14 @@ def test_answer_that_does_not_count_excludes_its_participant(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "status", [("valid", "valid"), ("passed", "failed"), ("complete", "hung"), (1, 2)]
+    "status",
+    [
+        ("valid", "valid"),
+        ("passed", "failed"),
+        ("complete", "hung"),
+        ("failed", "complete"),
+        (1, 2),
+    ],
 )
 def test_status_without_endings_excludes_no_participant(
     status: tuple[object, object], tmp_path: Path
@@ -293,6 +300,17 @@ def test_status_without_endings_excludes_no_participant(
     (result,) = evaluate_claims(write_run_with_table(tmp_path / "run", rows), [SHARE_CHANGED])
     assert (result.counts, result.lost) == ((100, 100), (0, 0))
     assert result.estimate.value == pytest.approx(0.3)
+
+
+def test_a_claim_selects_rows_by_a_study_types_own_status(tmp_path: Path) -> None:
+    rows = [
+        {**row, "status": "employed" if i % 2 else "retired"}
+        for i, row in enumerate(build_vote_rows(40, 10))
+    ]
+    run = write_run_with_table(tmp_path / "run", rows)
+    where = (("status", ("employed",)),)
+    (result,) = evaluate_claims(run, [replace(SHARE_CHANGED, where=where)])
+    assert (result.counts, result.lost) == ((50, 50), (0, 0))
 
 
 def write_villages(folder: Path, unit: str, arm: str = "condition") -> RunFolder:
@@ -412,6 +430,7 @@ def test_a_condition_in_which_no_one_finished_is_no_unknown_condition(tmp_path: 
     rows = build_vote_rows(40, 10)
     for row in rows:
         row["status"] = "skipped" if row["condition"] == "acp" else "complete"
+        row["error_message"] = None
     run = write_run_with_table(tmp_path / "run", rows)
     result, other = evaluate_claims(
         run, [SHARE_CHANGED, replace(SHARE_CHANGED, contrast=("a",) * 2)]

@@ -91,8 +91,13 @@ def test_a_few_humans_correct_the_simulation(tmp_path: Path) -> None:
     assert np.mean(is_narrower) > 0.9
 
 
-def test_the_difference_of_the_simulation_equals_that_of_the_tables(tmp_path: Path) -> None:
+# A participant's status in the study's own sense, such as their job, excludes no one.
+@pytest.mark.parametrize("status", ["complete", "retired"])
+def test_the_difference_of_the_simulation_equals_that_of_the_tables(
+    status: str, tmp_path: Path
+) -> None:
     humans, simulated = draw_humans_and_simulation(1)
+    simulated = [{**row, "status": status} for row in simulated]
     run, file = write_run_and_humans(tmp_path, humans, simulated)
     findings = {finding.key: finding for finding in compare_runs([run, file])}
     grid = findings["people_calibration"].grid

@@ -26,6 +26,7 @@ from folkmoot.hints import capitalise, command_line, shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, find_main_run
+from folkmoot.storage.tables import COMPLETE, has_endings
 from folkmoot.view.people import names_in, people_of, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import Line, Room, find_rooms, in_room, room_columns, spoken_at, spoken_by
@@ -155,7 +156,9 @@ def _render_overview(run: RunFolder) -> Iterator[Text]:
     participants = table_of(run, "", "", 0, MAX_LISTED_ITEMS)
     if participants.rows:
         yield from _render_title(f"Participants ({participants.all:,})")
-    excluded_columns = {*people_of(run).key_columns, "status"}
+    people = people_of(run)
+    ends = bool(people.table) and has_endings(run.scan_table(people.table))
+    excluded_columns = {*people.key_columns, *(["status"] if ends else [])}
     shown_columns = [column for column in participants.columns if column not in excluded_columns][
         :MAX_CELLS
     ]
@@ -165,8 +168,8 @@ def _render_overview(run: RunFolder) -> Iterator[Text]:
             for column in shown_columns
             if row[column] is not None
         )
-        status = row.get("status") or "complete"
-        problem = "" if status == "complete" else f"  {status}"
+        status = row.get("status") or COMPLETE
+        problem = f"  {status}" if ends and status != COMPLETE else ""
         yield _join_line(
             (unescape_address_part(key), "bold"), f"  {', '.join(cells)}", (problem, "red")
         )

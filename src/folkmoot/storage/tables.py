@@ -312,6 +312,22 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
     )
 
 
+def has_endings(table: pl.DataFrame | pl.LazyFrame) -> bool:
+    """Return whether the columns of a table say how each row ended: both `ENDING_COLUMNS`.
+
+    Other values than `ENDINGS` in the column `status` mean something else.
+    """
+    return {*ENDING_COLUMNS} <= {*table.collect_schema().names()} and is_ending_status(table)
+
+
+def is_ending_status(table: pl.DataFrame | pl.LazyFrame) -> bool:
+    """Return whether all known values of the column `status` are endings."""
+    if table.collect_schema().get("status") != pl.String:
+        return False
+    known = table.lazy().select(pl.col("status").drop_nulls()).collect()["status"]
+    return not known.is_empty() and bool(known.is_in(ENDINGS).all())
+
+
 def cluster_column(table: pl.DataFrame) -> str | None:
     """Return the name of the column that holds the conversation.
 
@@ -322,6 +338,13 @@ def cluster_column(table: pl.DataFrame) -> str | None:
         None,
     )
 
+
+# The values of the column `status` in a table that says how each of its rows ended.
+COMPLETE = "complete"
+ENDINGS = (COMPLETE, "failed", "skipped", "pending")
+# The two columns of such a table. A study type may record a `status` that means something else, so
+# the column alone says nothing about the rows.
+ENDING_COLUMNS = ("status", "error_message")
 
 # Participants with the same value in this column read the same draw of the summaries. With fewer
 # than five draws, nothing can be inferred about other draws.

@@ -33,18 +33,20 @@ from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
+    COMPLETE,
     CONDITION_COLUMNS,
     DRAW,
     DRAWS,
     DRAWS_OR_OWN,
+    ENDING_COLUMNS,
     FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     condition_column,
+    has_endings,
     units_of,
 )
 
 Config = TypeVar("Config", bound=BaseModel)
-COMPLETE = "complete"
 # The key of the finding that lists all claims of a report.
 CLAIMS_TESTED = "claims_tested"
 # Part of the caption of this finding, with a space at its end.
@@ -59,9 +61,6 @@ MISSING_ROUNDS = (
     "estimated with an effect of each participant, and intervals include their error. A round that "
     "one condition lacks is left out of both. "
 )
-# Values of a column `status` that says how the units of the rows ended. A column of this name with
-# any other value means something else.
-ENDINGS = (COMPLETE, "failed", "skipped", "pending")
 
 
 def read_declared(
@@ -252,7 +251,7 @@ class ClaimReader:
         table = self._run.scan_table(name)
         needed_columns = {
             *asked_columns,
-            "status",
+            *ENDING_COLUMNS,
             DRAW,
             *CONDITION_COLUMNS,
             *CLUSTER_COLUMNS,
@@ -292,7 +291,7 @@ def read_rows(
         value = (value >= claim.at_least).cast(pl.Float64)
     table, value = _apply_where(table, value, claim)
     completed = table
-    if has_completion_status(table):
+    if has_endings(table):
         # A unit that did not finish is lost, even if a value is recorded. Otherwise the value of an
         # unfinished conversation would count like that of a finished one.
         completed = table.filter(pl.col("status") == COMPLETE)
@@ -343,15 +342,6 @@ def read_rows(
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
 
 
-def has_completion_status(table: pl.DataFrame) -> bool:
-    """Return whether the column `status` of a table says how the units of the rows ended."""
-    # A study type may have a status of its own, such as passed and failed motions.
-    if table.schema.get("status") != pl.String:
-        return False
-    known = table["status"].drop_nulls()
-    return not known.is_empty() and known.is_in(ENDINGS).all()
-
-
 def _participant_of(claim: Claim, table: pl.DataFrame) -> list[str]:
     # A column of both, such as the experiment, tells rounds apart: one participant is then several
     # subjects.
@@ -359,11 +349,13 @@ def _participant_of(claim: Claim, table: pl.DataFrame) -> list[str]:
 
 
 def _apply_where(table: pl.DataFrame, value: pl.Expr, claim: Claim) -> tuple[pl.DataFrame, pl.Expr]:
-    # The rows that count, and the value of each. A subject with an answer of another status was
-    # asked. So it is lost, and its row stays.
+    # The rows that count, and the value of each. The status of a workbook's answer is empty if the
+    # answer is missing, so a claim that counts this status asks whether answers are valid. A
+    # subject with an invalid answer was asked. So it is lost, and its row stays. Any other column
+    # selects rows, also a study type's own `status`.
     for name, levels in claim.where:
         is_counted = pl.col(name).is_in(list(levels), nulls_equal=True)
-        if name == "status":
+        if name == "status" and None in levels:
             value = pl.when(is_counted).then(value)
         else:
             table = table.filter(is_counted)

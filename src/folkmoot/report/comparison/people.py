@@ -13,7 +13,6 @@ from itertools import product
 import polars as pl
 
 from folkmoot.engine.settings.claimed_tables import TableDesign
-from folkmoot.engine.settings.claims import COMPLETE, has_completion_status
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM_NOTE,
@@ -64,8 +63,10 @@ from folkmoot.report.comparison.samples import (
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
+    COMPLETE,
     CONDITION_COLUMNS,
     PARTICIPANT_COLUMNS,
+    has_endings,
     join_unit_names,
 )
 
@@ -100,7 +101,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
     """Return findings that compare one run with one file of human answers."""
     human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
-    if has_completion_status(simulated):
+    if has_endings(simulated):
         # Participants who did not finish would count as unchanged.
         simulated = simulated.filter(pl.col("status") == COMPLETE)
     simulated = _known_as(simulated, human_table)

@@ -22,7 +22,7 @@ from folkmoot.engine.settings.claimed_tables import (
     design_of,
     find_table,
 )
-from folkmoot.engine.settings.claims import COMPLETE, evaluate_claims, has_completion_status
+from folkmoot.engine.settings.claims import evaluate_claims
 from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import (
     ENGINE_TABLES,
@@ -55,11 +55,13 @@ from folkmoot.storage.rows import AnswerRange, column_ranges
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
+    COMPLETE,
     CONDITION_COLUMNS,
     DRAW,
     FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     condition_column,
+    is_ending_status,
 )
 
 # Columns that identify a subject. A file of human answers may name it `seat`.
@@ -429,7 +431,7 @@ def people_file(
 def _without_unfinished_changes(data: pl.DataFrame) -> pl.DataFrame:
     # The table of a run gives participants who did not finish as unchanged. Other words in a column
     # `status` have no meaning.
-    if "position_changed" not in data.columns or not has_completion_status(data):
+    if "position_changed" not in data.columns or not is_ending_status(data):
         return data
     is_unfinished = (data["status"] != COMPLETE).fill_null(False)
     changed = pl.when(~is_unfinished).then(pl.col("position_changed"))
