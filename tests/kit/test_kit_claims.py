@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from folkmoot.kit.claims import claims_finding, describe_claims
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.differences import Side
@@ -73,6 +75,32 @@ def test_sentence_table_and_chart_have_the_same_numbers() -> None:
     )
     assert rows[1]["joint_low_points"] < 0 and rows[2]["joint_low_points"] is None
     assert "by itself, above 0 to +" in finding.says
+
+
+def test_claims_about_a_share_and_a_mean_keep_their_units() -> None:
+    """Both claims compare the same conditions, so that their measures tell them apart."""
+    mean_claim = replace(CLAIM, kind="mean", outcome="support")
+    sides = {
+        CLAIM: (make_side(40, 100, "own"), make_side(10, 100, "base")),
+        mean_claim: tuple(
+            Side.from_values(
+                [level + i % 3 for i in range(100)], [f"{level}.{i}" for i in range(100)]
+            )
+            for level in (4.0, 2.0)
+        ),
+    }
+    results = judge_families([*sides], lambda claim: (claim, *sides[claim]))  # type: ignore[return-value]
+    finding = claims_finding("d", "D", results, axis="difference")
+    assert isinstance(finding.chart, IntervalChart) and not finding.chart.percent
+    assert [item[:2] for item in finding.chart.items] == [
+        ("Changed: b − a", pytest.approx(0.3)),
+        ("Support: b − a", pytest.approx(2.0)),
+    ]
+    assert "Changed: b − a +30 points" in finding.says and "Support: b − a +2.00" in finding.says
+    assert finding.grid.columns[0] == "measure"
+    assert [row[0] for row in finding.grid.rows] == ["Changed", "Support"]
+    secondary = [replace(r, claim=replace(r.claim, family="secondary")) for r in results]
+    assert "Support: b − a +2.00" in describe_claims(secondary)
 
 
 def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> None:

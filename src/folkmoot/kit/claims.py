@@ -51,16 +51,19 @@ def read_results(
 def claim_rows(results: Sequence[Result]) -> list[Row]:
     """Return one table row for each planned comparison: estimate, interval and p-values.
 
-    Shares and means must not be mixed in one table, because their columns have different units.
+    Shares and means have separate columns, because their units differ. If the claims are about
+    several measures, the first column names them.
     """
     # The table has columns for joint intervals if any claim has one.
     rows: list[Row] = []
     has_joint_intervals = any(result.joint is not None for result in results)
+    has_measures = _has_several_measures(results)
     for result in results:
         # The suffix tells the report that the cells are percentage points.
         suffix = "_points" if result.claim.in_points else ""
         first, second = result.claim.arm_labels
-        labels: Row = {"first": first, "second": second, "family": result.claim.family}
+        labels: Row = {"measure": capitalise(result.claim.label)} if has_measures else {}
+        labels |= {"first": first, "second": second, "family": result.claim.family}
         cells = result_cells(result, f"difference{suffix}", suffix)
         joint = joint_cells(result, suffix) if has_joint_intervals else {}
         rows.append(labels | cells | joint)
@@ -96,9 +99,20 @@ def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
     """
     # The chart must show the claims of the statement, not the others in the table.
     primary = [result for result in results if result.claim.family == "primary"]
-    lines = {result.claim.contrast_label: result.estimate for result in primary or results}
-    share = any(result.claim.in_points for result in results)
-    return interval_chart(lines, axis, zero=0.0, percent=share)
+    drawn = primary or results
+    # Shares and means have different units, so an axis in points holds shares alone.
+    are_shares = all(result.claim.in_points for result in drawn)
+    has_measures = _has_several_measures(drawn)
+    lines = {
+        f"{f'{capitalise(result.claim.label)}: ' * has_measures}"
+        f"{result.claim.contrast_label}": result.estimate
+        for result in drawn
+    }
+    return interval_chart(lines, axis, zero=0.0, percent=are_shares)
+
+
+def _has_several_measures(results: Sequence[Result]) -> bool:
+    return len({result.claim.label for result in results}) > 1
 
 
 def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
@@ -111,9 +125,23 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
     # estimates.
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
+    has_measures = _has_several_measures(results)
     # Do not print other estimates next to a conclusion: a reader would take them for results.
     if primary:
-        conclusions = join_sentences((result.conclusion_text for result in primary), "; ")
+        conclusions = join_sentences(
+            (
+                word(
+                    "comparison",
+                    "several of a measure",
+                    about=capitalise(result.claim.label),
+                    conclusions=result.conclusion_text,
+                )
+                if has_measures
+                else result.conclusion_text
+                for result in primary
+            ),
+            "; ",
+        )
         families = Counter(result.claim.family for result in others)
         counted = join_words(
             [format_count(n, f"{family} estimate") for family, n in sorted(families.items())]
@@ -125,7 +153,19 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
         whole = join_sentences(said)
         of_measure = "several of a measure"
         return word("comparison", of_measure, about=about, conclusions=whole) if about else whole
-    estimates = list_estimates([result.estimate_text for result in others])
+    estimates = list_estimates(
+        [
+            word(
+                "estimate",
+                "of a measure",
+                about=capitalise(result.claim.label),
+                estimate=result.estimate_text,
+            )
+            if has_measures
+            else result.estimate_text
+            for result in others
+        ]
+    )
     if about:
         return word("estimate", "listed of a measure", about=about, estimates=estimates)
     return word("estimate", "listed", estimates=estimates)
