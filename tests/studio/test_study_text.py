@@ -121,6 +121,85 @@ def test_unusual_files_get_the_new_values(text: str) -> None:
     assert parse_values(change_values(text, new_values)) == new_values
 
 
+ANCHORED_TEXT = """\
+# head
+members:
+  - name: Ada                # first
+    preferences: &calm       # quiet
+      pace: 2                # slow
+      budget: 3
+  - name: Bo
+    preferences: *calm       # the same
+  - name: Cy
+    preferences: *calm
+plan: {style: &style "a, b", # short
+       other: *style}
+prices: [1]  # euros
+# the end
+...
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "lines"),
+    [
+        # The aliases keep the old value of an anchor, and an anchor the value of a changed alias.
+        (
+            ("members", 0, "preferences", "pace"),
+            9,
+            ["preferences: # quiet", "pace: 9", "preferences: &calm {pace: 2, budget: 3}"],
+        ),
+        (("members", 0, "preferences", "new"), 1, ["new: 1"]),
+        (("members", 0, "preferences"), None, ["#    preferences: &calm", "{pace: 2, budget: 3}"]),
+        (("members", 1, "preferences", "pace"), 9, ["preferences: {pace: 9, budget: 3}"]),
+        (("members", 0, "name"), None, ["- #name: Ada                # first"]),
+        (("plan", "style"), "c, d", ["{style: 'c, d', # short", "other: 'a, b'}"]),
+        (("plan", "other"), "c, d", ["other: 'c, d'}"]),
+        (("prices", 0), "2, 3", ["prices: ['2, 3']  # euros"]),
+        (("added",), 1, ["added: 1"]),
+    ],
+)
+def test_comments_and_anchors_stay_around_a_change(
+    path: tuple[Any, ...], value: Any, lines: list[str]
+) -> None:
+    new_values = parse_values(ANCHORED_TEXT)
+    parent = new_values
+    for key in path[:-1]:
+        parent = parent[key]
+    if value is None:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = value
+    changed_text = change_values(ANCHORED_TEXT, new_values)
+    assert parse_values(changed_text) == new_values
+    assert all(line in changed_text for line in lines), changed_text
+    comments = ["head", "first", "quiet", "slow", "the same", "short", "the end"]
+    assert all(f"# {comment}\n" in changed_text for comment in comments), changed_text
+    assert changed_text.endswith("...\n") and "*calm" in changed_text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# head\nmembers: &all {pace: 1}\nmore: {<<: *all, name: Ada} # x\n",
+        "# head\nmembers: &all\n  pace: 1 # x\nmore:\n  <<: *all\n  name: Ada\n",
+    ],
+)
+def test_a_merged_key_can_be_changed(text: str) -> None:
+    for path in (("members", "pace"), ("more", "pace"), ("more", "name")):
+        new_values = parse_values(text)
+        new_values[path[0]][path[1]] = "new"
+        changed_text = change_values(text, new_values)
+        assert parse_values(changed_text) == new_values
+        assert "# head" in changed_text and "# x" in changed_text, changed_text
+
+
+def test_comments_around_a_file_in_braces_stay() -> None:
+    changed_text = change_values("# head\n{a: 1, b: 2}\n# end\n", {"a": 1, "c": 3})
+    assert parse_values(changed_text) == {"a": 1, "c": 3}
+    assert "# head" in changed_text and "# end" in changed_text
+
+
 @pytest.mark.parametrize(
     "kind",
     sample_daily(
