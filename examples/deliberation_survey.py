@@ -5,6 +5,7 @@ measure is the Deliberative Reason Index (Niemeyer and Veri 2022) of each group,
 """
 
 from collections.abc import Sequence
+from math import isnan
 
 from folkmoot import (
     Choice,
@@ -125,8 +126,11 @@ def index(run: RunFolder, group: int, wave: str) -> float:
 def findings(run: RunFolder) -> list[Finding]:
     groups = sorted(set(run.read_table("survey")["group"]))
     rows = [(g, index(run, g, "before"), index(run, g, "after")) for g in groups]
-    risen = sum(after > before for _, before, after in rows)
-    says = f"The index was higher after than before in {risen} of {len(rows)} groups. Not tested."
+    known = [(before, after) for _, before, after in rows if not isnan(before + after)]
+    risen = sum(after > before for before, after in known)
+    says = f"The index was higher after than before in {risen} of {len(known)} groups. Not tested."
+    if unknown := len(rows) - len(known):
+        says += f" It is not known before and after in {unknown} more."
     grid = ResultTable(("group", "before", "after"), tuple(rows))
     return [
         Finding(
@@ -136,7 +140,7 @@ def findings(run: RunFolder) -> list[Finding]:
             grid,
             headline=True,
             unit="group",
-            units=len(rows),
+            units=len(known),
         )
     ]
 

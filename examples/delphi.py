@@ -1,6 +1,6 @@
 """A two-round Delphi panel: experts estimate, say why, read the panel and estimate again."""
 
-from statistics import median, quantiles
+from statistics import median
 
 import folkmoot as fm
 
@@ -66,11 +66,11 @@ async def protocol(session: fm.Session[Panel]) -> None:
 
 
 def findings(run: fm.RunFolder) -> list[fm.Finding]:
-    rounds = (
-        run.read_table("estimates").drop_nulls("estimate").group_by("round", maintain_order=True)
-    )
-    cuts = [(n, len(own), *quantiles(own["estimate"], method="inclusive")) for (n,), own in rounds]
-    told = "Round {0}: median {3:.3g} of {1} estimates, quartiles {2:.3g} to {4:.3g}."
+    rows = run.read_table("estimates").drop_nulls("estimate")
+    rounds = [(n, own["estimate"]) for (n,), own in rows.group_by("round", maintain_order=True)]
+    shares = 0.25, 0.5, 0.75
+    cuts = [(n, len(own), *(own.quantile(q, "linear") for q in shares)) for n, own in rounds]
+    told = "Round {0}: median {3:.4g} of {1} estimates, quartiles {2:.4g} to {4:.4g}."
     says = " ".join([f"“{run.config['question']}”", *(told.format(*cut) for cut in cuts)])
     grid = fm.ResultTable(("round", "estimates", "q1", "median", "q3"), tuple(cuts))
     return [fm.Finding("estimates", "Estimates of the panel", says, grid, headline=True)]

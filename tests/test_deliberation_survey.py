@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import folkmoot
+from folkmoot.errors import RunPausedError
 from folkmoot.measures.dri import consistency, group_dri
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
@@ -64,6 +65,17 @@ def test_the_example_runs_and_gives_an_index_for_each_group_and_wave(tmp_path: P
     assert len(finding.grid.rows) == 2
     assert finding.says.startswith("An illustration, not evidence: 2 groups.")
     assert all(-3 <= x <= 1 for row in finding.grid.rows for x in row[1:] if not math.isnan(x))
+
+
+def test_a_group_without_an_index_counts_neither_as_higher_nor_as_lower(tmp_path: Path) -> None:
+    overrides = ("groups=2", "group_size=3", "rounds=1", "budget_calls=60")
+    with pytest.raises(RunPausedError):
+        folkmoot.run(
+            EXAMPLE, model="synthetic", out=tmp_path / "run", trust=True, overrides=overrides
+        )
+    finding = folkmoot.load(tmp_path / "run").findings[0]
+    assert "higher after than before in 0 of 0 groups" in finding.says
+    assert "It is not known before and after in 2 more." in finding.says
 
 
 @pytest.mark.skipif(

@@ -62,3 +62,20 @@ def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> N
         "You estimated" not in prompts_by_panelist["q_00001"]
         and "You estimated 30.0." in prompts_by_panelist["q_00002"]
     )
+
+
+def test_a_round_with_one_estimate_has_a_finding(tmp_path: Path) -> None:
+    def answer(request: ModelRequest, address: str) -> str:
+        if request.schema is not None:
+            return '{"main_reason": "Because", "main_doubt": "None"}'
+        return "42" if "q_00001/" in address or "round2/" in address else "I cannot say"
+
+    run = folkmoot.run(
+        EXAMPLES / "delphi.yaml",
+        out=tmp_path / "run",
+        trust=True,
+        provider=ScriptedProvider(answer),
+    )
+    finding = run.findings[0]
+    assert "Round 1: median 42 of 1 estimates, quartiles 42 to 42." in finding.says
+    assert "Round 2: median 42 of 12 estimates" in finding.says

@@ -105,6 +105,13 @@ def test_a_rerun_cell_makes_no_calls_and_has_the_same_tables(model: CountingProv
     assert (first.path / "journal.sqlite").read_bytes() == journal
 
 
+def test_a_run_object_can_be_verified_after_the_cell_was_run_again(model: CountingProvider) -> None:
+    first = folkmoot.run(STUDY, {}, provider=model)
+    assert first.verify().differences == []
+    folkmoot.run(STUDY, {}, provider=model)
+    assert first.verify().differences == []
+
+
 def test_a_study_that_only_python_knows_has_a_report_and_findings(model: CountingProvider) -> None:
     run = folkmoot.run(STUDY, {}, provider=model)
     assert "4 voted." in run.report().read_text("utf-8")

@@ -196,7 +196,8 @@ class Run:
 
         - `published`: a digest of the run that was published elsewhere.
         """
-        return verify_run(self.folder, self.study, published=published)
+        # The manifest that this object has read is out of date if the cell was run again since.
+        return verify_run(open_run(self.path), self.study, published=published)
 
     def _study_file(self) -> StudyFile:
         if self._loaded_file is not None:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict
 import folkmoot
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.study.study import Study
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import FatalModelError, InputError, RefusedError
 from folkmoot.models.request import Completion, Message, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
@@ -173,6 +174,14 @@ async def test_settings_that_do_not_fit_are_named() -> None:
         await DiscussionSimulator(make_config(num_personas=4, max_responses_per_question=6)).run()
     with pytest.raises(InputError, match="one discussion"):
         await DiscussionSimulator(make_config(replications=2)).run()
+
+
+def test_the_study_file_of_a_run_of_two_people_is_valid(tmp_path: Path) -> None:
+    """It states every default, also the number of answers to a question, which is larger."""
+    settings = {"product_concept": "An oven", "category": "ovens", "num_personas": 2}
+    settings |= {"phases": ["warmup"], "questions_per_phase": 1}
+    run = folkmoot.run("focus_group", settings, model="synthetic", out=tmp_path / "run")
+    assert load_study_file(run.path / "study.yaml").config.max_responses_per_question == 5
 
 
 def test_the_client_of_a_scope_asks_through_the_engine(tmp_path: Path) -> None:

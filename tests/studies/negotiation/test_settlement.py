@@ -166,6 +166,7 @@ NO_NEW_OPTION = [
     *("I would rather not say", "I'd rather not", "prefer not to answer", "cannot say", "declined"),
     *("no new option", "No other options, thanks.", "none of the above", "same as above", "keine"),
     *("I don't know", "not sure", "undefined", "not applicable", "I'm fine with the list"),
+    *("to be decided", "TBD", "undecided", "no decision", "I cannot decide", "left open"),
 ]
 
 

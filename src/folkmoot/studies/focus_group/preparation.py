@@ -123,10 +123,9 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
     if len(set(ids)) != len(ids):
         add_problem("stimuli", "two stimuli have the same name")
     max_responses, participant_count = config.max_responses_per_question, config.num_personas
-    if (
-        "max_responses_per_question" in config.model_fields_set
-        and max_responses > participant_count
-    ):
+    # The default suits small groups as well. `study.yaml` of a run states it like any other value.
+    default = type(config).model_fields["max_responses_per_question"].default
+    if max_responses > participant_count and max_responses != default:
         add_problem(
             "max_responses_per_question",
             f"{max_responses} answers, but only {participant_count} people",

@@ -38,11 +38,12 @@ _AROUND = frozenset(
 _NAMES_NOTHING = frozenset(
     words_of(
         "above abstain add addition additional again ai am answer applicable available blank "
-        "can't cannot choose comment complete decide decline declined empty enough extra fine "
-        "further good idea know list listed miss missed missing needed new none null ok okay "
-        "opinion option other preference provide provided reply required respond respondent same "
-        "satisfied say sorry specified state stated suggest suggestion sure thank think undecided "
-        "undefined unknown unsure vote won't "
+        "can't cannot choose comment complete decide decided decision decline declined empty "
+        "enough extra fine further good idea know leave left list listed miss missed missing "
+        "needed new none null ok okay open opinion option other pending preference provide "
+        "provided reply required respond respondent same satisfied say sorry specified state "
+        "stated suggest suggestion sure tba tbd thank think undecided undefined unknown "
+        "unresolved unsure vote won't "
         "aucun aucune geen kein keine nada nessuna nessuno nichts niente niets ninguna ninguno "
         "rien"
     )
