@@ -242,6 +242,19 @@ def test_reply_of_a_batch_that_cannot_be_read_may_have_been_billed(
     assert manifest["cost_unknown_for"] == [MODELS[vendor]]
 
 
+def test_damaged_answer_of_a_batch_is_fetched_again_and_paid_once(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, out = build_settings(server), tmp_path / "run"
+        cost_usd = run(STUDY, values, out=out).manifest["cost_usd"]
+        with contextlib.closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
+            db.execute("UPDATE entries SET reply = 'x' WHERE number = 1")
+        repaired = CliRunner().invoke(app, ["verify", str(out), "--repair", "--yes"])
+        assert repaired.exit_code == 0, repaired.output
+        manifest = resume_run(values, out).manifest
+        assert server.model.counts["answered"] == manifest["calls"] == 2 * PEOPLE
+    assert manifest["cost_usd"] == cost_usd
+
+
 def test_calls_that_expire_in_a_batch_are_free(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(expire=frozenset({0}))

@@ -20,7 +20,10 @@ from folkmoot.engine.journal.journal_file import BatchRecord
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import ForeignJournalError
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
 
 # Long enough to be stored in its own table.
@@ -264,10 +267,78 @@ def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Pat
     finished_run = run_with("elm")
     assert finished_run.table("words").row(0) == ("elm", "elm")
     with JournalReader(path) as journal:
-        assert [entry.reply for entry, _ in journal.all_rows("superseded")] == ["oak"]
+        # The damaged answer has lost its text. Only its call is kept.
+        assert [entry.reply for entry, _ in journal.all_rows("superseded")] == ["", "oak"]
     # After the repair, a different request is refused again.
     with Journal(path) as journal:
         assert not journal.accept_changes
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE entries SET reply = 'x' WHERE number = 1",
+        "UPDATE entries SET cost_usd = 9 WHERE number = 1",
+        "DELETE FROM entries WHERE number = 1",
+    ],
+    ids=["reply", "cost", "whole entry"],
+)
+def test_what_was_paid_for_damaged_answers_stays_in_the_sums(damage: str, tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        await session.map(range(3), ask_participant)
+
+    async def ask_participant(scope: Scope, number: int) -> None:
+        await scope.ask(Speaker(f"p{number}"), "Why?")
+
+    study = Study("why", "Why", StudyConfig, protocol)
+    with ServerThread(FaultPlan()) as server:
+        settings = {"model": "openai/gpt-4o", "endpoints": {"openai": server.openai}}
+        first = folkmoot.run(study, settings, out=tmp_path / "run").manifest
+        for _ in range(2):
+            with closing(sqlite3.connect(tmp_path / "run" / JOURNAL)) as db, db:
+                # Numbers differ after a repair.
+                first_entry = "(SELECT number FROM entries ORDER BY address LIMIT 1)"
+                assert db.execute(damage.replace("number = 1", f"number = {first_entry}")).rowcount
+            run_command("verify", str(tmp_path / "run"), "--repair", "--yes")
+            folkmoot.run(study, settings, out=tmp_path / "run")
+        assert server.model.counts["answered"] == 5
+    manifest = RunFolder(tmp_path / "run").manifest
+    with JournalReader(tmp_path / "run" / JOURNAL) as journal:
+        spent = journal.spent()
+        costs = [float(entry.cost_usd or 0) for entry in journal.read_entries()]
+    # The report names no requests that --accept-changes has sent again.
+    assert "sent again" not in str(list_deviations(RunFolder(tmp_path / "run"), study))
+    if "DELETE" in damage:
+        assert (manifest["calls"], manifest["cost_usd"]) == (3, first["cost_usd"])
+        assert manifest["possibly_paid"] == {
+            "calls": 2,
+            "max_usd": None,
+            "processes": 0,
+            "workers": 0,
+        }
+        assert spent.total.calls == 5 and spent.is_possible_unpriced
+        return
+    is_known = "reply" in damage
+    known_usd = sum(costs) + (2 * costs[0] if is_known else 0)
+    assert (manifest["calls"], manifest["cost_usd"]) == (5, pytest.approx(known_usd, abs=1e-6))
+    assert manifest["cost_unknown_for"] == ([] if is_known else ["openai/gpt-4o"])
+    assert spent.calls == 5 and spent.unpriced == (() if is_known else ("openai/gpt-4o",))
+
+
+def test_run_with_only_damaged_answers_can_be_repaired_and_resumed(
+    damaged_run: Path, small_pilot: Path
+) -> None:
+    with closing(sqlite3.connect(damaged_run / JOURNAL)) as db, db:
+        db.execute("UPDATE entries SET reply = reply || 'x'")
+    run_command("verify", str(damaged_run), "--repair", "--yes")
+    study = str(damaged_run.parent / "cross_pollination.yaml")
+    run_command("run", study, "--out", str(damaged_run), "--resume", "--model", "synthetic")
+    with (
+        JournalReader(damaged_run / JOURNAL) as journal,
+        JournalReader(small_pilot / JOURNAL) as was,
+    ):
+        assert journal.content_digest() == was.content_digest()
 
 
 def test_undamaged_journal_needs_no_repair(small_pilot: Path, tmp_path: Path) -> None:

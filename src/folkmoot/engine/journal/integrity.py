@@ -310,6 +310,24 @@ def is_intact(row: Cells) -> bool:
         return False
 
 
+def has_intact_usage(row: Cells) -> bool:
+    """Return whether the model, tokens and cost of a damaged row are as they were written.
+
+    The row is that of `is_intact`.
+    """
+    # The seal covers these cells and the stored hash of the content, but not the content itself.
+    number, cells = row[0], row[1 : 1 + len(COLUMNS)]
+    content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
+    try:
+        return (
+            isinstance(number, int)
+            and isinstance(content, bytes)
+            and hash_entry(number, cells, content) == seal
+        )
+    except (TypeError, ValueError):
+        return False
+
+
 def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[int, bytes]]) -> str:
     # Returns an empty string if the number of an event is missing.
     rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"

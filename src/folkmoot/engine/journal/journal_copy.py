@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from folkmoot.engine.journal.journal_file import (
     write_batch,
     write_broken,
 )
-from folkmoot.engine.journal.journal_loans import write_loan
+from folkmoot.engine.journal.journal_loans import REMOVED, OutstandingLoan, write_loan
 from folkmoot.engine.journal.journal_reader import JournalReader
 
 # Entries per transaction: enough to make disk syncs rare, few enough for memory.
@@ -32,6 +33,8 @@ def copy_journal(
     """Copy a journal into a new file beside it, and return the path of the new file.
 
     - `change`: receives each entry and returns the entry to write.
+    - `skip_damaged`: leave damaged entries out. Their calls are kept without texts in the table
+      `superseded`, because they were paid for.
 
     Raises ForeignJournalError at a damaged entry, unless `skip_damaged` is true.
     """
@@ -41,10 +44,15 @@ def copy_journal(
             return ((entry, at) for _, entry, at in journal.intact_entries(table))
         return journal.all_rows(table)
 
+    damaged_calls, lost_count = journal.damaged_calls() if skip_damaged else ([], 0)
     new = journal.path.with_name(f".{journal.path.name}.new")
     discard_copy(new)
     with closing(open_for_writing(new)) as db:
         chain, stored = read_chain(db), set[bytes]()
+        for call in damaged_calls:
+            chain = commit_group(db, [call], stored, chain)
+            with db:
+                chain = supersede_entry(db, call.address, time.time(), chain)
         # Write superseded entries first: a superseded entry has the address of its replacement, and
         # addresses are unique.
         for entry, at in read_table_entries("superseded"):
@@ -64,6 +72,9 @@ def copy_journal(
                 write_broken(db, broken)
             for loan in journal.read_outstanding_loans():
                 write_loan(db, loan)
+            # Nothing is known about the other entries, so all of them may be paid calls.
+            if lost_count:
+                write_loan(db, OutstandingLoan(time.time(), REMOVED, lost_count, None))
         checkpoint_wal(db)
     return new
 

@@ -4,7 +4,8 @@
 #     meta(key, value)               format, the software that made the file, hashes of the tables
 #     texts(hash, text)              long texts, once each, by hash (see `commit_group`)
 #     entries(number, address, …)    one row per journaled call, kind ask, embed or compute
-#     superseded(…, at, gone, event) entries replaced under --accept-changes
+#     superseded(…, at, gone, event) entries replaced under --accept-changes, and the calls of
+#                                    entries that a repair removed, without texts
 #     batches(name, model, id, …)    batches submitted to a vendor, without replies
 #     batched(key, batch)            request (key of `BatchQueue`) and its batch
 #     broken(at, address, …)         broken-off replies that may be billed, with maximum cost
@@ -63,6 +64,8 @@ FORMAT = 4
 READABLE_FORMATS = (1, 2, 3, 4)
 # The key of `meta` that marks a repaired journal.
 REPAIRED = "repaired"
+# The finish reason in `superseded` of a call with an entry that a repair removed.
+SET_ASIDE = "set_aside"
 # Longer texts are stored once under their hash, because prompts repeat most of their text. A hash
 # and its look-up cost more than a short text.
 MAX_INLINE_CHARACTERS = 200

@@ -14,6 +14,8 @@ from folkmoot.engine.journal.integrity import has_table, hash_loans, write_meta_
 from folkmoot.engine.limits.budget import NOTHING, Amount
 
 PROCESS, WORKER = "process", "worker"
+# Calls with entries that a repair removed and could not read.
+REMOVED = "removed"
 LOANS = """
 CREATE TABLE IF NOT EXISTS loans(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, who TEXT NOT NULL, calls INTEGER NOT NULL,

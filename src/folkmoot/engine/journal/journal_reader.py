@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +19,7 @@ from folkmoot.engine.journal.integrity import (
     digest_of_content,
     digest_of_record,
     find_damage,
+    has_intact_usage,
     has_table,
     is_intact,
     read_meta_value,
@@ -26,6 +27,7 @@ from folkmoot.engine.journal.integrity import (
 from folkmoot.engine.journal.journal_file import (
     BATCH_COLUMNS,
     SELECT_SQL,
+    SET_ASIDE,
     BatchRecord,
     BrokenReply,
     FirstReply,
@@ -44,6 +46,7 @@ from folkmoot.errors import (
     NotJournaledError,
     StorageError,
 )
+from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
@@ -252,9 +255,15 @@ class JournalReader:
         for row in self._read_rows(where, parameters, table):
             yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
-    def superseded_count(self) -> int:
-        """Return how many entries have been replaced by entries with a new answer."""
-        return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
+    def superseded_count(self, *, set_aside: bool = True) -> int:
+        """Return how many entries have been replaced by entries with a new answer.
+
+        - `set_aside`: if false, entries that a repair removed are not counted.
+        """
+        query = "SELECT count(*) FROM superseded"
+        if not set_aside:
+            query += f" WHERE finish != '{SET_ASIDE}'"
+        return int(self._reader.execute(query).fetchone()[0])
 
     def content_digest(self) -> str:
         """Return the SHA-256 over all requests and replies, without times and costs."""
@@ -511,6 +520,62 @@ class JournalReader:
             for entry in entries:
                 yield number, entry, float(superseded_at)
 
+    def damaged_calls(self) -> tuple[list[JournalEntry], int]:
+        """Return the damaged calls of models, and the number of entries that cannot be read at all.
+
+        The calls have no texts. Tokens and cost are None if they may have changed. Calls with a
+        reply that a resume fetches from a batch again are left out.
+        """
+        # Whether all intact calls of each model are free. A model on this machine has no bill.
+        free: dict[str, bool] = {}
+        intact = set[int]()
+        for table in ("entries", "superseded"):
+            for number, entry, _ in self.intact_entries(table):
+                intact.add(number)
+                if entry.kind != "compute":
+                    is_free = entry.cost_usd == 0.0 and free.get(entry.model_asked, True)
+                    free[entry.model_asked] = is_free
+        run = next(iter(self.read_batches()), "").partition("-")[0]
+        calls: list[JournalEntry] = []
+        # The number of events without the events of superseding.
+        lost_count = self.count_entries() + self.superseded_count() - len(intact)
+        self._reader.text_factory = _as_text
+        try:
+            for row in self._damaged_rows(intact):
+                call, has_usage = _without_texts(row), has_intact_usage(row)
+                is_call = bool(call.model_asked) if has_usage else row[2] != "compute"
+                if is_call and not has_usage:
+                    if call.model_asked not in free:
+                        continue
+                    cost_usd = 0.0 if free[call.model_asked] else None
+                    call = JournalEntry(*call[:7], cost_usd=cost_usd, model_asked=call.model_asked)
+                lost_count -= 1
+                is_made = (
+                    is_call and call.model_asked != HUMAN_MODEL and call.attempts != TAKEN_OVER
+                )
+                if is_made and not self.find_batch(batch_key(run, *call[:3:2], 0)):
+                    calls.append(call)
+        finally:
+            self._reader.text_factory = str
+        is_billed = not free or not all(free.values())
+        return calls, max(0, lost_count) if is_billed else 0
+
+    def _damaged_rows(self, intact: Collection[int]) -> Iterator[tuple[Any, ...]]:
+        # Yields the rows that are not intact, with their number first.
+        for table in ("entries", "superseded"):
+            try:
+                rows = self._reader.execute(f"SELECT rowid FROM {table}").fetchall()
+            except StorageError:
+                rows = [(number,) for number in range(1, self.last_row() + 1)]
+            for (rowid,) in rows:
+                query = f"SELECT number, {NAMES}, content, seal FROM {table} WHERE rowid = ?"
+                try:
+                    row = self._reader.execute(query, (rowid,)).fetchone()
+                except StorageError:
+                    continue
+                if row is not None and row[0] not in intact:
+                    yield row
+
     def entries_with_prefix(self, prefix: str) -> Iterable[JournalEntry]:
         """Return the entries at all addresses that begin with `prefix`, in the order of writing."""
         condition = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
@@ -605,6 +670,21 @@ class ReplayJournal(JournalReader):
 
     async def flush(self) -> None:
         """Do nothing, because a replay writes nothing."""
+
+
+def _without_texts(row: Sequence[Any]) -> JournalEntry:
+    # `row` is a damaged row with its number first. Returns the call without request and reply.
+    address, kind, fingerprint = row[1:4]
+    cells: tuple[Any, ...] = (
+        replace_lone_surrogates(str(address)),
+        kind if kind in ("ask", "embed") else "ask",
+        fingerprint if isinstance(fingerprint, bytes) else b"",
+        {"messages": []},
+        "",
+        None,
+        SET_ASIDE,
+    )
+    return JournalEntry._make((*cells, *row[1 + len(cells) : 1 + len(COLUMNS)]))
 
 
 def _as_text(stored: bytes) -> str:

@@ -1,6 +1,7 @@
 """Repair a damaged journal by removing damaged entries."""
 
-# A resume makes the removed calls again. `folkmoot verify --repair` uses this module.
+# A resume makes the removed calls again. Their cost stays in the journal, because it was paid.
+# `folkmoot verify --repair` uses this module.
 
 from __future__ import annotations
 

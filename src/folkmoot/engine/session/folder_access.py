@@ -149,8 +149,11 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     has_plan = (folder / PLAN).exists()
     is_lost = has_plan and not (path.exists() and path.stat().st_size)
     journal = None if is_lost else Journal(path, accept_changes=accept_changes)
-    # An empty journal is fine only if the manifest of an earlier process counted no calls.
-    if journal is not None and (len(journal) or not RunFolder(folder).manifest.get("calls")):
+    # An empty journal is fine only if the manifest of an earlier process counted no calls, or if a
+    # repair removed all entries.
+    if journal is not None and (
+        len(journal) or journal.repaired or not RunFolder(folder).manifest.get("calls")
+    ):
         if has_plan or not len(journal):
             return journal
         journal.close()

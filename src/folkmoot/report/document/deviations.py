@@ -166,7 +166,7 @@ def _superseded_requests(run: RunFolder) -> list[str]:
     path = run.path / JOURNAL
     try:
         with JournalReader(path) as journal:
-            replaced = journal.superseded_count()
+            replaced = journal.superseded_count(set_aside=False)
     # `list_changes` reports an unreadable journal.
     except StorageError:
         return []
