@@ -405,8 +405,8 @@ def test_a_hypothesis_has_the_units_of_the_claims_about_its_table() -> None:
     for measure in ("score", "people.age"):
         stated = Claim(measure, ("talk", "read"), "mean", unit="unit of the table")
         resolved = as_declared(stated, tables, declared)
-        assert resolved.unit_column == "village"
-    assert resolved.unit == "village"
+        assert (resolved.unit_column, resolved.unit) == ("village", "village")
+        assert "Independent unit: village." in resolved.estimand
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.settings.claims import CLAIMS_TESTED
+from folkmoot.engine.settings.run_claims import registered_claims
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.kit.reply_units import check_replies, reply_unit_of
 from folkmoot.report.document.document import build_document
@@ -153,7 +154,11 @@ def test_a_claim_that_counts_participants_of_one_conversation_is_reported(
         for figure in section.figures
         if figure.finding.key == CLAIMS_TESTED
     )
-    assert tested.grid.rows[0][tested.grid.columns.index("units")] == units
+    row = dict(zip(tested.grid.columns, tested.grid.rows[0], strict=True))
+    assert row["units"] == units
+    # The plan states the unit that the report tests.
+    planned = registered_claims(run.folder)
+    assert planned is not None and planned[0].unit == row["unit"]
     warning = f"(12 conversations), but a claim counts {units} independent units"
     assert any(warning in note for note in tested.notes) == (units > 12)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar, get_args
 
@@ -22,7 +22,7 @@ from folkmoot.engine.settings.claimed_tables import (
     find_table,
     measured_columns,
 )
-from folkmoot.measures.inference.claims import ACROSS, Claim, Family, Result
+from folkmoot.measures.inference.claims import ACROSS, PARTICIPANT, Claim, Family, Result
 from folkmoot.measures.inference.differences import Kind, Side
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.inference.families import Read, judge_families
@@ -602,19 +602,33 @@ def as_declared(
         return named
     measure = claim.measure.rpartition(".")[2]
     units_of_same_contrast = (
-        other.unit
+        with_declared_unit(other, tables).unit
         for other in others
         if other.measure == f"{table}.{measure}" and {*other.contrast} == {*claim.contrast}
     )
-    # As in `read_rows`, the column with the conditions holds no unit.
-    columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
-    columns = columns.drop(claim.by, strict=False)
-    participant = _participant_of(named, columns)
-    units = units_of(columns, unit_column=named.unit_column, subject=participant)
-    unit = next(units_of_same_contrast, units.name)
+    unit = next(units_of_same_contrast, _unit_of_columns(named, tables[table]))
     kinds: dict[bool, Kind] = {True: "share", False: "mean"}
     resolved = replace(named, kind=kinds[kind == "bool"], unit=unit)
     return replace(resolved, estimand=resolved.estimand or _describe_estimand(resolved))
+
+
+def with_declared_unit(claim: Claim, tables: Tables) -> Claim:
+    """Return a claim of a study type with the unit that its table will have.
+
+    - `tables`: the declared tables, each with the kinds of its columns.
+    """
+    # A study type may word the unit. Otherwise the plan must not state another one than the report.
+    table, kind = find_declared(claim, tables)
+    if claim.unit != PARTICIPANT or kind is None:
+        return claim
+    return replace(claim, unit=_unit_of_columns(claim, tables[table]))
+
+
+def _unit_of_columns(claim: Claim, names: Iterable[str]) -> str:
+    # As in `read_rows`, the column with the conditions holds no unit.
+    columns = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).drop(claim.by, strict=False)
+    participant = _participant_of(claim, columns)
+    return units_of(columns, unit_column=claim.unit_column, subject=participant).name
 
 
 def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[str, str]) -> Claim:

@@ -20,6 +20,7 @@ from folkmoot.engine.settings.claims import (
     as_declared,
     evaluate_claims,
     join_claims,
+    with_declared_unit,
 )
 from folkmoot.engine.settings.hypotheses import (
     NOT_SEALED,
@@ -62,7 +63,8 @@ def restate_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) ->
 
     - `declared`: the claims of the study type in the installed version.
     """
-    return join_claims(_stated_claims(run, declared, tables), declared)
+    own = [with_declared_unit(claim, tables) for claim in declared]
+    return join_claims(_stated_claims(run, declared, tables), own)
 
 
 def claims_of_run(
@@ -84,7 +86,8 @@ def claims_of_run(
         for hypothesis in read_restated(run)
     ]
     stated = _stated_claims(run, declared, tables or {})
-    return add_claims(named, [*stated, *restated, *declared])
+    own = [with_declared_unit(claim, tables or {}) for claim in declared]
+    return add_claims(named, [*stated, *restated, *own])
 
 
 def sealed_claims(run: RunFolder) -> list[Claim] | None:

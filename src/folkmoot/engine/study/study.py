@@ -36,6 +36,7 @@ from folkmoot.engine.settings.claims import (
     join_claims,
     read_declared,
     tested_finding,
+    with_declared_unit,
 )
 from folkmoot.engine.settings.config import ConfigT, StudyConfig
 from folkmoot.engine.settings.hypotheses import (
@@ -352,7 +353,8 @@ def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
 
     The hypotheses of the study file come first, then the claims of the study type.
     """
-    tables, declared = declared_tables(study.tables), study.claims(config)
+    tables = declared_tables(study.tables)
+    declared = [with_declared_unit(claim, tables) for claim in study.claims(config)]
     columns = study.conditions(config).values() if config.hypotheses else ()
     names = {condition: name for column in columns for condition, name in column.items()}
     stated = [

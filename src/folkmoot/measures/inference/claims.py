@@ -67,8 +67,10 @@ MOST_PRIMARY = 3
 # A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
 # conditions `before` and `after`, these are `before_score` and `after_score`.
 ACROSS = "columns of a row"
+# The unit of a claim that does not word it.
+PARTICIPANT = "participant"
 # The fields of a claim that only put it into words. They decide no figure.
-WORDING_FIELDS = frozenset({"estimand", "outcome", "names", "missing"})
+WORDING_FIELDS = frozenset({"unit", "estimand", "outcome", "names", "missing"})
 MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
 
 
@@ -96,8 +98,8 @@ class Claim:
     margin: float = 0.0
     # primary, secondary or exploratory. At most `MOST_PRIMARY` claims are primary.
     family: Family = "exploratory"
-    # The unit of analysis in words.
-    unit: str = "participant"
+    # The unit of analysis in words. The table decides the unit (see `unit_column`).
+    unit: str = PARTICIPANT
     # Population, treatment, outcome and unit in one sentence.
     estimand: str = ""
     # The column that holds the conditions. Empty: the first such column of the table. `ACROSS`:
