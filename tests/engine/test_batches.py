@@ -211,6 +211,41 @@ def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path:
     assert read_journal_entries(batched) == read_journal_entries(direct)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_batch_of_another_run_is_not_taken_for_a_batch_with_a_lost_receipt(
+    is_killed: bool, tmp_path: Path
+) -> None:
+    """Anthropic's batches have no names, and that of another run has the same age and size."""
+    with ServerThread(FaultPlan()) as server:
+        batch_api = server.model.batches
+        add_job, other = batch_api._add_job, Job("msgbatch_other", -1, [])
+
+        def add_job_of_another_run(*job_parts: Any) -> Job:
+            job = add_job(*job_parts)
+            if job.number == 0:
+                other.items = [(f"other-{key}", body) for key, body in job.items]
+                batch_api.jobs.append(other)
+            return job
+
+        batch_api._add_job = add_job_of_another_run  # type: ignore[method-assign]
+        batch_api.plan = BatchPlan(swallow=frozenset({0}))
+        values, out = build_settings(server, "anthropic"), tmp_path / "run"
+        if not is_killed:
+            manifest = run(STUDY, values, out=out).manifest
+        else:
+            # The run is killed while it waits for the other run's batch.
+            batch_api.plan = BatchPlan(swallow=frozenset({0}), hold=True)
+            killed = start_process(values, out)
+            wait_until(lambda: other.looks > 1)
+            killed.kill()
+            killed.wait()
+            batch_api.plan = BatchPlan()
+            manifest = resume_run(values, out).manifest
+        own_jobs = [job for job in batch_api.jobs if job is not other]
+    assert [len(job.items) for job in own_jobs] == [PEOPLE, PEOPLE]
+    assert (manifest["handed_in_by_batches"], manifest["lost_tries"]) == (2 * PEOPLE, 0)
+
+
 def cut_first_result(rows: list[Any]) -> bytes:
     lines = [json.dumps(row).encode() for row in rows]
     return b"\n".join([line[:60] for line in lines[:1]] + lines[1:])

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -330,7 +331,6 @@ class BatchQueue:
         due_at = submitted_at + PROMISED_HOURS * 3600
         name = f"{self._run}-{len(self._known)}"
         batch = BatchRecord(name, calls[0].model_state.name, "", len(calls), submitted_at, due_at)
-        self._known[name] = batch
         # Journal the batch first. If the process dies during the submission, a resume looks for the
         # batch at the vendor by this name.
         await self._record_batch(batch, [call.key for call in calls])
@@ -355,11 +355,7 @@ class BatchQueue:
 
         async def submit_batch() -> str:
             nonlocal may_have_arrived
-            if may_have_arrived and (
-                submitted_id := await batches.find_submitted_batch(
-                    batch.name, batch.submitted_at, batch.calls
-                )
-            ):
+            if may_have_arrived and (submitted_id := await self._find_at_vendor(batch, batches)):
                 return submitted_id
             is_prepared = False
             try:
@@ -387,8 +383,7 @@ class BatchQueue:
         # The earlier process ended before it had journaled the id.
         if not batch.id:
             submitted_id = await self._retry_vendor_call(
-                batch,
-                lambda: batches.find_submitted_batch(batch.name, batch.submitted_at, batch.calls),
+                batch, lambda: self._find_at_vendor(batch, batches)
             )
             if submitted_id is None:
                 await self._submit_calls(calls)
@@ -401,10 +396,22 @@ class BatchQueue:
         )
         await self._collect_results(batch, calls)
 
+    async def _find_at_vendor(
+        self, batch: BatchRecord, batches: BatchApi, excluded: Collection[str] = ()
+    ) -> str | None:
+        # Returns the id of a batch with an unknown receipt. Other batches of this run are excluded,
+        # because Anthropic's batches can be told apart only by their age and size.
+        others = {known.id for known in self._known.values() if known.name != batch.name}
+        return await batches.find_submitted_batch(
+            batch.name, batch.submitted_at, batch.calls, {*others, *excluded}
+        )
+
     async def _collect_results(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
         earlier = batch.name in self._earlier
         try:
-            status, responses = await self._read_results(batch, calls[0].provider.batches)
+            batch, status, responses = await self._read_own_results(
+                batch, calls[0].provider.batches
+            )
         finally:
             self._open.pop(batch.name, None)
         if status.processed_nothing:
@@ -422,14 +429,10 @@ class BatchQueue:
         # once. In a later process the researcher has resumed the run, so its calls are submitted
         # again.
         is_paused = status.is_cancelled and not earlier and answered_count < len(calls)
-        # The batch may be one of another run (`find_submitted_batch`), with other keys.
-        is_processed = status.processed_all and (
-            not responses or any(key in responses for key in self._journal.keys_of(batch.name))
-        )
         for call in calls:
             if call.answer.done() or (is_paused and call.key not in answered):
                 continue
-            if call.key in responses or not is_processed:
+            if call.key in responses or not status.processed_all:
                 is_answered = call.key in answered
                 call.answer.set_result(responses[call.key] if is_answered else EXPIRED_RESPONSE)
             else:
@@ -441,6 +444,27 @@ class BatchQueue:
                 f"{format_count(len(calls) - answered_count, 'call')} unanswered; a resume "
                 "submits them again"
             )
+
+    async def _read_own_results(
+        self, batch: BatchRecord, batches: BatchApi
+    ) -> tuple[BatchRecord, BatchStatus, dict[str, HttpResponse]]:
+        # A batch that was found by its age and size may be that of another run, with other keys.
+        # Then the next one is tried. The batch is returned with the id of the one that was read.
+        keys, foreign = self._journal.keys_of(batch.name), set[str]()
+        while True:
+            status, responses = await self._read_results(batch, batches)
+            if not responses or any(key in responses for key in keys):
+                return batch, status, responses
+            foreign.add(batch.id)
+            excluded = frozenset(foreign)
+            submitted_id = await self._retry_vendor_call(
+                batch, functools.partial(self._find_at_vendor, batch, batches, excluded)
+            )
+            if submitted_id is None:
+                # The vendor never received the batch, so its calls are submitted again.
+                return batch, BatchStatus(is_finished=True), {}
+            batch = self._open[batch.name] = batch._replace(id=submitted_id)
+            await self._record_batch(batch)
 
     async def _read_results(
         self, batch: BatchRecord, batches: BatchApi
@@ -517,6 +541,7 @@ class BatchQueue:
                 raise FatalModelError(f"{batch.model}, batch API: {error}") from None
 
     async def _record_batch(self, batch: BatchRecord, keys: Sequence[str] = ()) -> None:
+        self._known[batch.name] = batch
         await asyncio.wrap_future(self._journal.note(batch, keys))
 
     def _notify(self, message: str) -> None:

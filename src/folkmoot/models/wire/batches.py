@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -84,11 +84,14 @@ class BatchApi(Protocol):
         - `prepared`: the result of `prepare_batch`.
         """
 
-    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
+    async def find_submitted_batch(
+        self, name: str, submitted_at: float, calls: int, excluded: Collection[str] = ()
+    ) -> str | None:
         """Return the id of the batch that was submitted as `name`.
 
         - `submitted_at`: the time of the submission in seconds since 1970.
         - `calls`: the number of requests.
+        - `excluded`: ids of batches that are known to be others.
 
         Returns None if the vendor has no such batch.
         """
@@ -139,13 +142,16 @@ class OpenAIBatchApi:
             "id",
         )
 
-    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
+    async def find_submitted_batch(
+        self, name: str, submitted_at: float, calls: int, excluded: Collection[str] = ()
+    ) -> str | None:
         after = ""
         while True:
             page = read_json((await self._wire.send_bulk("GET", f"/batches?limit=100{after}"))[2])
             batches = _dict_items(page.get("data"))
             for batch in batches:
-                if (batch.get("metadata") or {}).get("name") == name:
+                is_named = (batch.get("metadata") or {}).get("name") == name
+                if is_named and batch["id"] not in excluded:
                     return str(batch["id"])
             # The list is sorted from new to old. Batches before the submission cannot be the one.
             reached_older = any(
@@ -217,16 +223,18 @@ class AnthropicBatchApi:
         )
         return _read_id(response, "id")
 
-    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
+    async def find_submitted_batch(
+        self, name: str, submitted_at: float, calls: int, excluded: Collection[str] = ()
+    ) -> str | None:
         """Return the id of a batch that may be the one submitted as `name`.
 
-        Batches have no names at Anthropic. A batch matches if it has `calls` requests and was not
-        created long before `submitted_at`.
+        Batches have no names at Anthropic. A batch matches if it has `calls` requests, was not
+        created long before `submitted_at` and is not in `excluded`.
 
         Returns None if no batch matches.
         """
-        # Batches have no names at Anthropic, so the result may be a batch of another run. The
-        # caller can tell by the keys in the results, because keys are unique to a run.
+        # The result may be a batch of another run. The caller can tell by the keys in the results,
+        # because keys are unique to a run, and looks for the next one.
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
         for batch in _dict_items(page.get("data")):
             counts = (batch.get("request_counts") or {}).values()
@@ -235,6 +243,7 @@ class AnthropicBatchApi:
                 created_at is not None
                 and created_at >= submitted_at - LOST_BATCH_SECONDS
                 and sum(counts) == calls
+                and batch["id"] not in excluded
             ):
                 return str(batch["id"])
         return None
@@ -281,14 +290,17 @@ class GeminiBatchApi:
         )
         return _read_id(response, "name")
 
-    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
+    async def find_submitted_batch(
+        self, name: str, submitted_at: float, calls: int, excluded: Collection[str] = ()
+    ) -> str | None:
         after = ""
         while True:
             page = read_json(
                 (await self._wire.send_bulk("GET", f"/batches?pageSize=100{after}"))[2]
             )
             for operation in _dict_items(page.get("operations")):
-                if (operation.get("metadata") or {}).get("displayName") == name:
+                is_named = (operation.get("metadata") or {}).get("displayName") == name
+                if is_named and operation["name"] not in excluded:
                     return str(operation["name"])
             if not page.get("nextPageToken"):
                 return None
