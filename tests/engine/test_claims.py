@@ -410,6 +410,35 @@ def test_a_hypothesis_has_the_units_of_the_claims_about_its_table() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "says", "estimand"),
+    [
+        (
+            {"at_least": 3.0, "kind": "share"},
+            "Score of at least 3: talk and read differ",
+            "like those of this run, the share with “score of at least 3” in talk minus",
+        ),
+        (
+            {"where": (("village", ("v0", "v1", "v2", "v3")), ("score", (1.0, None)))},
+            "Score (village: v0, v1, v2 and 1 more; score: 1.0 and empty): talk and read differ",
+            "(village: v0, v1, v2 and 1 more; score: 1.0 and empty), the mean of “score” in",
+        ),
+        (
+            {"where": (("village", ("v0", "v1")),), "outcome": "score in both"},
+            "Score in both: talk and read differ",
+            "like those of this run (village: v0 and v1), the mean of “score in both” in talk",
+        ),
+    ],
+)
+def test_a_claim_without_words_names_the_rows_and_values_that_count(
+    changes: dict[str, object], says: str, estimand: str, tmp_path: Path
+) -> None:
+    run = write_villages(tmp_path / "run", "village")
+    (result,) = evaluate_claims(run, [replace(SCORE, **changes)])  # type: ignore[arg-type]
+    assert result.claim.says.startswith(says)
+    assert estimand in result.claim.estimand
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"measure": "nowhere.x"}, "no table has nowhere.x"),

@@ -660,9 +660,13 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
 
 def _describe_estimand(claim: Claim) -> str:
     first, second = claim.arm_labels
-    what = f"share for which “{claim.label}” is true"
-    what = what if claim.kind == "share" else f"mean of “{claim.label}”"
+    rows, measure = claim.rows_label, claim.measure_label
+    what = f"mean of “{measure}”"
+    if claim.kind == "share":
+        # Without words of the study type, a number to reach is part of the measure.
+        is_number = claim.at_least is not None and not claim.outcome
+        what = f"share with “{measure}”" if is_number else f"share for which “{measure}” is true"
     return (
-        f"Among simulated cases like those of this run, the {what} in "
+        f"Among simulated cases like those of this run{f' ({rows})' * bool(rows)}, the {what} in "
         f"{first} minus that in {second}. Independent unit: {claim.unit}."
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, get_args
 
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, join_first
 from folkmoot.measures.inference.differences import (
     Bounds,
     Kind,
@@ -206,8 +206,25 @@ class Claim:
     @property
     def label(self) -> str:
         """The display name of the measure that the claim is about."""
-        # Its outcome, or the name of its column in words.
-        return self.outcome or self.measure.rpartition(".")[2].replace("_", " ")
+        # A study type that words the outcome also says which rows count.
+        if self.outcome:
+            return self.outcome
+        rows = self.rows_label
+        return f"{self.measure_label}{f' ({rows})' * bool(rows)}"
+
+    @property
+    def measure_label(self) -> str:
+        """The outcome of the claim, or else the name of its column in words."""
+        reached = "" if self.at_least is None else f" of at least {self.at_least:g}"
+        return self.outcome or f"{self.measure.rpartition('.')[2].replace('_', ' ')}{reached}"
+
+    @property
+    def rows_label(self) -> str:
+        """The rows that count in words, such as "party: Red". Empty if all rows count."""
+        return "; ".join(
+            f"{name.replace('_', ' ')}: {join_first([*map(_level_label, levels)])}"
+            for name, levels in self.where
+        )
 
     @property
     def contrast_label(self) -> str:
@@ -287,6 +304,12 @@ class Claim:
         scale, fewest = (100, 0) if self.in_points else (1, 2)
         finite = [scale * end for end in ends if math.isfinite(end)]
         return needed_digits(finite, scale * self.margin, fewest) - fewest
+
+
+def _level_label(level: Level) -> str:
+    if level is None:
+        return "empty"
+    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 @dataclass(frozen=True, slots=True)
