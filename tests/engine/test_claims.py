@@ -388,6 +388,13 @@ def test_named_subjects_are_the_units_of_a_table_without_usual_ids(
     assert (across.claim.unit, across.counts) == ("person_code", (6, 6))
 
 
+def test_a_sealed_claim_keeps_the_usual_columns_beside_claims_that_name_others() -> None:
+    sealed = Claim("people.score", ("a", "b"), "mean")
+    declared = [replace(sealed, by="when", contrast=("after", "before"), subject=("person_code",))]
+    read = as_declared(sealed, {}, declared)
+    assert (read.by, read.subject) == ("", ())
+
+
 def test_the_conditions_are_no_units_whatever_their_column_is_called(tmp_path: Path) -> None:
     run = write_villages(tmp_path / "run", "village", arm="group")
     (result,) = evaluate_claims(run, [replace(SCORE, by="group", unit_column="village")])

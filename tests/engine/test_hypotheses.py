@@ -17,7 +17,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run
 from folkmoot.engine.run.grid import GridCell
 from folkmoot.engine.session.plan import DESIGN, Plan
-from folkmoot.engine.settings.claims import evaluate_claims
+from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
 from folkmoot.engine.settings.hypotheses import (
     ADDED_LATER,
     NOT_SEALED,
@@ -469,6 +469,95 @@ def test_dry_run_checks_hypotheses_of_types_that_declare_nothing(
     assert result.exit_code == exit_code, result.output
     assert expected_output in " ".join(result.output.split())
     assert ("test it" in result.output) == bool(expected_output), result.output
+
+
+OWN_CONDITION_COLUMN = """
+from folkmoot import Choice, Row, Speaker, Study, StudyConfig
+from folkmoot.kit.claims import claims_finding, read_results
+from folkmoot.measures.inference.claims import Claim
+
+
+class Config(StudyConfig):
+    people: int = 12
+
+
+class Vote(Row, table="votes"):
+    id: str
+    arm: str
+    agrees: bool
+
+
+async def protocol(session):
+    async def vote(scope, n):
+        said = await scope.ask(Speaker(f"p{n}"), "Yes or no?", answer_type=Choice(["yes", "no"]))
+        arm = ("plain", "reasons")[n & 1]
+        scope.record(Vote(id=f"p{n}", arm=arm, agrees=said == "yes"))
+
+    await session.map(range(session.config.people), vote)
+
+
+NAMES = {"arm": {"reasons": "With reasons", "plain": "Without any"}}
+CLAIM = Claim("votes.agrees", ("plain", "reasons"), by="arm")
+
+
+def findings(run):
+    results = read_results(run, Config, lambda _: [CLAIM])
+    return [claims_finding("votes", "Votes", results, axis="agree")]
+
+
+STUDY = Study("own", "Own", Config, protocol, %s)
+"""
+DECLARED_CONDITIONS = "conditions=lambda _: NAMES"
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        f"tables=[Vote], {DECLARED_CONDITIONS}",
+        "tables=[Vote], claims=lambda _: [CLAIM]",
+        DECLARED_CONDITIONS,
+    ],
+)
+def test_hypothesis_is_tested_in_the_condition_column_of_the_study_type(
+    declared: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN_CONDITION_COLUMN % declared, "utf-8")
+    hypothesis = {"measure": "agrees", "contrast": ["reasons", "plain"], "direction": "greater"}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({"study": "./own.py", "hypotheses": [hypothesis]}), "utf-8")
+    result = CliRunner().invoke(app, ["check", str(path), "--trust"], env={"COLUMNS": "300"})
+    assert result.exit_code == 0 and "test it" not in result.output, result.output
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run", trust=True)
+    (row,) = next(finding for finding in run.findings if finding.key == "hypotheses").grid.rows
+    assert ("With reasons" in str(row)) == (DECLARED_CONDITIONS in declared)
+    assert "cannot be tested" not in str(row)
+
+
+def test_claims_have_the_names_of_conditions_that_the_study_type_declares(tmp_path: Path) -> None:
+    """In the findings of the study type, in the list of claims and in the sealed plan."""
+    declared = f"tables=[Vote], claims=lambda _: [CLAIM], findings=findings, {DECLARED_CONDITIONS}"
+    (tmp_path / "own.py").write_text(OWN_CONDITION_COLUMN % declared, "utf-8")
+    path = tmp_path / "study.yaml"
+    path.write_text("study: ./own.py\n", "utf-8")
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run", trust=True)
+    findings = {finding.key: finding for finding in run.findings}
+    assert "Without any − With reasons" in findings["votes"].says
+    assert "Without any" in str(findings[CLAIMS_TESTED].grid.rows)
+    (sealed,) = run.folder.plan["sealed"]["claims"]["data"]
+    assert sealed["names"] == ["Without any", "With reasons"]
+
+
+def test_hypothesis_about_an_unknown_condition_of_an_own_column_is_refused(
+    tmp_path: Path,
+) -> None:
+    declared = f"tables=[Vote], {DECLARED_CONDITIONS}"
+    (tmp_path / "own.py").write_text(OWN_CONDITION_COLUMN % declared, "utf-8")
+    hypothesis = {"measure": "agrees", "contrast": ["reasons", "none"], "direction": "greater"}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({"study": "./own.py", "hypotheses": [hypothesis]}), "utf-8")
+    result = CliRunner().invoke(app, ["check", str(path), "--trust"], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert "there is no arm none in this study" in " ".join(result.output.split())
 
 
 def test_hypothesis_is_one_row_for_every_label_of_its_conditions(tmp_path: Path) -> None:

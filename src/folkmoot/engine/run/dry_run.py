@@ -32,7 +32,7 @@ from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.settings.claimed_tables import find_declared
 from folkmoot.engine.settings.claims import ClaimReader
-from folkmoot.engine.study.study import planned_parts, select_study_seats
+from folkmoot.engine.study.study import claims_of, planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import StorageError
 from folkmoot.models.catalog import SYNTHETIC_MODEL, ModelSpec, open_provider, resolve_model
@@ -607,8 +607,9 @@ def _dry_run(
 def _find_untestable(study_file: StudyFile, run: RunFolder) -> Iterator[UntestableHypothesis]:
     declared = columns_of_class(study_file.study.tables)
     reader = ClaimReader(run)
-    for number, hypothesis in enumerate(study_file.config.hypotheses, 1):
-        claim = hypothesis.as_claim()
+    # The hypotheses come first.
+    claims = claims_of(study_file.study, study_file.config)
+    for number, claim in enumerate(claims[: len(study_file.config.hypotheses)], 1):
         table, _ = find_declared(claim, declared)
         # A dry run lacks tables that are made from a finished run.
         if table and not run.has_table(table):

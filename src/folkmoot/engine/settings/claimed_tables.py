@@ -27,6 +27,8 @@ TABLES = ("participants", "discussions", "sessions", "groups", "measures", "memb
 NOT_MEASURED = ("answers", "utterances")
 # The kinds of the columns of each declared table.
 Tables = Mapping[str, Mapping[str, str]]
+# A column of conditions, or a measure (`table.column`) → its conditions → their names for readers.
+Conditions = Mapping[str, Mapping[str, str]]
 
 
 def find_table(
@@ -94,6 +96,64 @@ def find_declared(claim: Claim, tables: Tables) -> tuple[str, str | None]:
     names = [table or named_table] if table or named_table else [*TABLES, *sorted(tables)]
     name = next((name for name in names if kinds_of(name).keys() >= {*columns}), "")
     return name, tables[name][columns[0]] if name else None
+
+
+def find_condition_column(
+    claim: Claim, tables: Tables, others: Sequence[Claim], conditions: Conditions
+) -> str:
+    """Return the column with the conditions of a claim that names none, or "" for a usual column.
+
+    - `others`: the claims of the study type.
+    - `conditions`: the conditions of the run.
+    """
+    # A hypothesis does not name the column. A column of another name than the usual ones is known
+    # from the study type: it lists the conditions of the column, or one of its claims names it.
+
+    def kinds_of(name: str) -> Mapping[str, str]:
+        return tables.get(name, {})
+
+    def has_measure(by: str) -> bool:
+        return bool(find_table(replace(claim, by=by), sorted(tables), kinds_of))
+
+    if claim.by:
+        return claim.by
+    own = {column: names for column, names in conditions.items() if column not in CONDITION_COLUMNS}
+    listing = [column for column, names in own.items() if names.keys() >= {*claim.contrast}]
+    usual = find_table(claim, sorted(tables), kinds_of)
+    usual_columns = [*CONDITION_COLUMNS]
+    if usual:
+        usual_columns = [name for name in CONDITION_COLUMNS if name in kinds_of(usual)][:1]
+    if any({*claim.contrast} <= conditions.get(name, {}).keys() for name in usual_columns):
+        return ""
+    # A protocol may record a table that is not declared.
+    if find_declared(claim, tables)[1] is None:
+        return next(iter(listing), "")
+    if usual:
+        return next(filter(has_measure, listing), "")
+    named = [other.by for other in others if other.by not in ("", ACROSS)]
+    return next(filter(has_measure, (*listing, *own, *named)), "")
+
+
+def name_conditions(claims: Iterable[Claim], conditions: Conditions) -> list[Claim]:
+    """Return claims with the names of their conditions for readers, if they have none.
+
+    - `conditions`: the conditions of the run with their names.
+    """
+    return [replace(claim, names=_names_of(claim, conditions)) for claim in claims]
+
+
+def _names_of(claim: Claim, conditions: Conditions) -> tuple[str, str]:
+    columns = (claim.by,) if claim.by else CONDITION_COLUMNS
+    labels: dict[str, str] = {}
+    for column in columns:
+        # The usual columns are looked at in their order, and the first one counts.
+        labels = {**conditions.get(column, {}), **labels}
+    first, second = (
+        # A name that repeats the condition says nothing new.
+        name or (labels.get(arm, "") if labels.get(arm) != arm else "")
+        for arm, name in zip(claim.contrast, claim.names, strict=True)
+    )
+    return first, second
 
 
 def comparable_columns(table: str, tables: Tables, by: str = "") -> list[str]:

@@ -15,9 +15,11 @@ import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from folkmoot.engine.settings.claimed_tables import (
+    Conditions,
     Tables,
     column_kinds,
     design_of,
+    find_condition_column,
     find_declared,
     find_table,
     measured_columns,
@@ -570,15 +572,19 @@ def as_declared(
     claim: Claim,
     tables: Tables,
     others: Sequence[Claim] = (),
-    names: Mapping[str, str] | None = None,
+    conditions: Conditions | None = None,
 ) -> Claim:
     """Complete a claim that a hypothesis states: set its kind, its unit and missing names.
 
     - `tables`: the declared tables, each with the kinds of its columns. If no table declares the
       measure, kind and unit of the claim stay as they are.
     - `others`: the claims of the study type.
-    - `names`: a map from condition to display name.
+    - `conditions`: the conditions of the run with their names.
     """
+    conditions = conditions or {}
+    claim = replace(claim, by=find_condition_column(claim, tables, others, conditions))
+    names = {key: name for own_names in conditions.values() for key, name in own_names.items()}
+    names |= conditions.get(claim.by, {})
     # If another claim compares the same arms in the same measure, its unit is used.
     table, kind = find_declared(claim, tables)
 
@@ -588,6 +594,10 @@ def as_declared(
     # The claims of a study type name the columns of a table once.
     name = table or claim.measure.rpartition(".")[0]
     design = design_of(name, tables.get(name, ()), others, table_of)
+    # A plan is read without the tables, and the columns of its claims count as they are written.
+    # They may be the usual ones.
+    if not tables:
+        design = design._replace(by="", subject=())
     # Plans of earlier versions do not name the rounds.
     rounds = (
         other.repeated
@@ -595,7 +605,7 @@ def as_declared(
         if other.is_same_measure(claim) and other.subject == claim.subject
     )
     named = replace(
-        design.apply_to(_name_as_declared(claim, others, names or {})),
+        design.apply_to(_name_as_declared(claim, others, names)),
         repeated=claim.repeated or next(rounds, ()),
     )
     if kind is None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from folkmoot.engine.settings.claimed_tables import (
+    Conditions,
     Tables,
     comparable_columns,
+    find_condition_column,
     find_declared,
     measured_columns,
 )
@@ -120,25 +123,27 @@ class Hypothesis(BaseModel):
         return self.as_claim().says
 
 
-# A column of conditions, or a measure (`table.column`) → its conditions → their names for readers.
-Conditions = Mapping[str, Mapping[str, str]]
-
-
 def check_hypotheses(
-    hypotheses: Sequence[Hypothesis], tables: Tables, conditions: Conditions
+    hypotheses: Sequence[Hypothesis],
+    tables: Tables,
+    conditions: Conditions,
+    declared: Sequence[Claim] = (),
 ) -> list[Problem]:
     """Return those problems of hypotheses that can be found before a run.
 
     - `tables`: the declared tables, each with the kinds of its columns. A study type that declares
       no tables may still record any column.
     - `conditions`: the conditions of the run. Empty if the study type does not name the conditions.
+    - `declared`: the claims of the study type.
     """
     problems: list[Problem] = []
     for number, hypothesis in enumerate(hypotheses, 1):
         key = f"hypotheses[{number}]"
-        problems += _check_comparison(hypothesis.as_claim(), tables, conditions, key)
+        claim = hypothesis.as_claim()
+        claim = replace(claim, by=find_condition_column(claim, tables, declared, conditions))
+        problems += _check_comparison(claim, tables, conditions, key)
         sizes = {"smallest": hypothesis.smallest, "expected": hypothesis.expected or 0.0}
-        problems += _check_sizes(hypothesis.as_claim(), sizes, tables, key)
+        problems += _check_sizes(claim, sizes, tables, key)
         for earlier, other in enumerate(hypotheses[: number - 1], 1):
             if _comparison_of(hypothesis, tables) == _comparison_of(other, tables):
                 hint = "several hypotheses are tested at a stricter level; remove one"

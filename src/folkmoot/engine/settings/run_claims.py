@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from folkmoot.engine.settings.claimed_tables import Tables
+from folkmoot.engine.settings.claimed_tables import Conditions, Tables
 from folkmoot.engine.settings.claims import (
     add_claims,
     as_declared,
@@ -58,34 +58,44 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
     return Claim(**own)
 
 
-def restate_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) -> list[Claim]:
+def restate_claims(
+    run: RunFolder,
+    declared: Sequence[Claim],
+    tables: Tables,
+    conditions: Conditions | None = None,
+) -> list[Claim]:
     """Return the claims that a run would have if it were planned with the installed version.
 
     - `declared`: the claims of the study type in the installed version.
+    - `tables`, `conditions`: as in `claims_of_run`.
     """
     own = [with_declared_unit(claim, tables) for claim in declared]
-    return join_claims(_stated_claims(run, declared, tables), own)
+    return join_claims(_stated_claims(run, declared, tables, conditions), own)
 
 
 def claims_of_run(
-    run: RunFolder, declared: Sequence[Claim], tables: Tables | None = None
+    run: RunFolder,
+    declared: Sequence[Claim],
+    tables: Tables | None = None,
+    conditions: Conditions | None = None,
 ) -> list[Claim]:
     """Return the claims of a run: the claims in `plan.json`, then further claims as exploratory.
 
     - `declared`: the claims of the study type.
     - `tables`: the declared tables, each with the kinds of its columns.
+    - `conditions`: the conditions of the run with their names.
     """
     # Claims that the plan lacks were perhaps made after the data, so they are exploratory.
     sealed = sealed_claims(run)
     if sealed is None:
-        return restate_claims(run, declared, tables or {})
+        return restate_claims(run, declared, tables or {}, conditions)
     # Plans of earlier versions may lack names.
     named = [as_declared(claim, {}, declared) for claim in sealed]
     restated = [
-        as_declared(hypothesis.as_claim(), tables or {}, declared)
+        as_declared(hypothesis.as_claim(), tables or {}, declared, conditions)
         for hypothesis in read_restated(run)
     ]
-    stated = _stated_claims(run, declared, tables or {})
+    stated = _stated_claims(run, declared, tables or {}, conditions)
     own = [with_declared_unit(claim, tables or {}) for claim in declared]
     return add_claims(named, [*stated, *restated, *own])
 
@@ -100,11 +110,16 @@ def sealed_claims(run: RunFolder) -> list[Claim] | None:
     return None if is_edited else registered_claims(run)
 
 
-def _stated_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) -> list[Claim]:
+def _stated_claims(
+    run: RunFolder, declared: Sequence[Claim], tables: Tables, conditions: Conditions | None
+) -> list[Claim]:
     # The hypotheses of a run. They are primary if `plan.json` proves them older than the data.
     hypotheses, doubt = read_sealed(run)
     family: Family = "exploratory" if doubt else "primary"
-    return [as_declared(hypothesis.as_claim(family), tables, declared) for hypothesis in hypotheses]
+    return [
+        as_declared(hypothesis.as_claim(family), tables, declared, conditions)
+        for hypothesis in hypotheses
+    ]
 
 
 def find_result(claim: Claim, results: Sequence[Result]) -> Result | None:
@@ -155,7 +170,11 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
     for claim in declared:
         result = find_result(claim, results)
         assert result is not None
-        # Names and outcome stay its own, because the study type words them better.
-        own = replace(result.claim, names=claim.names, outcome=claim.outcome)
+        # Names and outcome stay its own, because the study type words them better. Conditions that
+        # the claim does not name have the names of the run's plan.
+        first, second = (
+            name or planned for name, planned in zip(claim.names, result.claim.names, strict=True)
+        )
+        own = replace(result.claim, names=(first, second), outcome=claim.outcome)
         results_by_claim[claim] = replace(result, claim=own)
     return results_by_claim

@@ -30,6 +30,7 @@ from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.author_errors import find_author_error, locate_function
+from folkmoot.engine.settings.claimed_tables import Conditions, name_conditions
 from folkmoot.engine.settings.claims import (
     as_declared,
     evaluate_claims,
@@ -39,11 +40,7 @@ from folkmoot.engine.settings.claims import (
     with_declared_unit,
 )
 from folkmoot.engine.settings.config import ConfigT, StudyConfig
-from folkmoot.engine.settings.hypotheses import (
-    Conditions,
-    build_hypotheses_finding,
-    read_sealed,
-)
+from folkmoot.engine.settings.hypotheses import build_hypotheses_finding, read_sealed
 from folkmoot.engine.study.author_checks import (
     accepts_arguments,
     is_kind_allowed,
@@ -353,12 +350,13 @@ def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
 
     The hypotheses of the study file come first, then the claims of the study type.
     """
-    tables = declared_tables(study.tables)
-    declared = [with_declared_unit(claim, tables) for claim in study.claims(config)]
-    columns = study.conditions(config).values() if config.hypotheses else ()
-    names = {condition: name for column in columns for condition, name in column.items()}
+    tables, conditions = declared_tables(study.tables), study.conditions(config)
+    declared = [
+        with_declared_unit(claim, tables)
+        for claim in name_conditions(study.claims(config), conditions)
+    ]
     stated = [
-        as_declared(hypothesis.as_claim(), tables, declared, names)
+        as_declared(hypothesis.as_claim(), tables, declared, conditions)
         for hypothesis in config.hypotheses
     ]
     return join_claims(stated, declared)
@@ -369,14 +367,16 @@ def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
 
     The claims in the run's sealed plan come first, then further claims of the study type.
     """
-    declared = read_declared(run, study.config, study.claims)
-    return run_claims.claims_of_run(run, declared, declared_tables(study.tables))
+    conditions = _conditions_of(study, run)
+    declared = name_conditions(read_declared(run, study.config, study.claims), conditions)
+    return run_claims.claims_of_run(run, declared, declared_tables(study.tables), conditions)
 
 
 def restate_claims(study: Study, run: RunFolder) -> list[Claim]:
     """Return the claims that this version of the study type states for a run."""
-    declared = read_declared(run, study.config, study.claims)
-    return run_claims.restate_claims(run, declared, declared_tables(study.tables))
+    conditions = _conditions_of(study, run)
+    declared = name_conditions(read_declared(run, study.config, study.claims), conditions)
+    return run_claims.restate_claims(run, declared, declared_tables(study.tables), conditions)
 
 
 # The key of the finding that is shown in place of findings that failed.
@@ -400,12 +400,16 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     return findings if run.is_finished else [without_p_values(finding) for finding in findings]
 
 
-def _names_of_conditions(study: Study, run: RunFolder) -> dict[str, str]:
+def _conditions_of(study: Study, run: RunFolder) -> Conditions:
     try:
-        by_column = study.conditions(study.config.model_validate(run.config))
+        return study.conditions(study.config.model_validate(run.config))
     # The settings are of a version that the present one cannot read.
     except ValidationError:
         return {}
+
+
+def _names_of_conditions(study: Study, run: RunFolder) -> dict[str, str]:
+    by_column = _conditions_of(study, run)
     return {key: name for names in by_column.values() for key, name in names.items() if name}
 
 

@@ -9,7 +9,7 @@ import codecs
 import copy
 import json
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -51,6 +51,7 @@ from folkmoot.engine.study.study import (
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import closest_name, did_you_mean, join_words
+from folkmoot.measures.inference.claims import Claim
 from folkmoot.models.catalog import resolve_model
 from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.storage.rows import columns_of_class
@@ -425,11 +426,14 @@ def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTre
     # Conditions follow from the settings, so wrong settings would only cause further problems.
     conditions = study.conditions(config) if not config_problems else {}
     declared_claims: object = study.claims(config) if not config_problems else ()
+    # The claims are read twice, and a study author may return a generator.
+    if isinstance(declared_claims, Iterator):
+        declared_claims = [*declared_claims]
     tables = columns_of_class(study.tables)
     claims_file, claims_line = locate_function(study.claims) or ("", "")
     for problem in [
         *config_problems,
-        *check_hypotheses(config.hypotheses, tables, conditions),
+        *check_hypotheses(config.hypotheses, tables, conditions, _only_claims(declared_claims)),
         *(
             replace(problem, file=claims_file, where=str(claims_line))
             for problem in check_claims(declared_claims, tables, conditions)
@@ -442,6 +446,11 @@ def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTre
             problem = with_location(problem, location.file, location.line if path_in_file else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + build_prompt_library(study, config, path.parent).find_problems()
+
+
+def _only_claims(returned: object) -> list[Claim]:
+    claims = returned if isinstance(returned, Iterable) else ()
+    return [claim for claim in claims if isinstance(claim, Claim)]
 
 
 def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Problem]:
