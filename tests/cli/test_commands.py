@@ -383,6 +383,10 @@ def test_personas_from_base_lines_are_reproducible(study_folder: Path) -> None:
     first = run_folkmoot(*arguments, "--model", "synthetic")
     assert first.exit_code == 0, first.output
     assert "4 added" in first.stdout
+    (folder,) = Path("outputs").iterdir()
+    # The calls and their cost, as after a run.
+    calls = json.loads((folder / "manifest.json").read_text())["calls"]
+    assert f"{folder}  {calls} calls · synthetic · $0" in first.stdout
     personas = json.loads((study_folder / "data" / "personas.json").read_text())["personas"]
     assert {persona["base_persona"] for persona in personas} <= set(lines)
     for persona in personas:  # the respondent builds the persona from this line

@@ -306,6 +306,25 @@ def test_last_value_of_json_that_is_open_without_a_finish_reason_is_not_read(
     assert finished_run.table("scores").rows() == [(score, why)]
 
 
+def test_clarification_of_a_cut_choice_counts_as_a_repeated_call(
+    server: ServerThread, tmp_path: Path
+) -> None:
+    limits: list[int | None] = []
+
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
+        limits.append(read_token_limit(body))
+        return {"text": "I thi", "finish": "length"} if len(limits) == 1 else {"text": "Park"}
+
+    server.model.says = reply_to
+
+    async def ask(session: Session) -> None:
+        assert await session.ask(ANN, "Which?", answer_type=Choice(("Park", "Jobs"))) == "Park"
+
+    finished_run = run(server, tmp_path / "run", ask, max_tokens=10)
+    assert limits == [10, 20]
+    assert finished_run.manifest["cut_replies"] == {"calls": 1, "cost_usd": None, "kept": 0}
+
+
 def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes(
     server: ServerThread, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from folkmoot import Choice, Run, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.run_totals import describe_spending, spent_below
 from folkmoot.errors import BudgetReachedError, FatalModelError, InputError, RunPausedError
 from folkmoot.models import prices
 from folkmoot.models.request import Completion, Usage
@@ -375,6 +376,38 @@ def test_console_output_names_broken_replies(
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
     assert "the unknown cost of openai/gpt-4o" in output and "broke off" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "faults", "exit_code"),
+    [
+        (["--budget", "0.01"], {}, 75),
+        (["--budget", "0.01", "--repeats", "2"], {}, 75),
+        (["--set", "max_api_retries=0"], {"server_error": 0.5, "error_status": 401}, 2),
+    ],
+    ids=["budget", "budget of a grid", "rejected key"],
+)
+def test_console_output_of_a_stopped_run_has_its_cost(
+    options: list[str],
+    faults: dict[str, float],
+    exit_code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ServerThread(FaultPlan(**faults)) as server:
+        (tmp_path / "panel.yaml").write_text(
+            "study: focus_group\nproduct_concept: An oven\ncategory: ovens\nnum_personas: 2\n"
+            "phases: [warmup]\nquestions_per_phase: 1\nmodel: openai/gpt-4o\nmax_tokens: 40\n"
+            f"concurrency: 1\nendpoints: {{openai: '{server.openai}'}}\n"
+            "embedding_model: synthetic\n"
+        )
+        arguments = ["run", "panel.yaml", "--no-preflight", "--trust", "--out", "run", *options]
+        result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == exit_code, result.output
+    spent = spent_below(tmp_path / "run")
+    assert spent.usd > 0
+    assert f"Paid so far: {describe_spending(spent)}." in " ".join(result.stderr.split())
 
 
 def test_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_full_disk_is_reported_and_the_run_can_be_resumed(
     with limit_file_size(80_000):
         printed = command_line.run("run", study, "--out", out, expect=2)
     assert "disk" in printed and "Traceback" not in printed and has_resume_command(printed)
-    assert "Possibly paid" in printed
+    assert "Paid so far" in printed and "possibly paid" in printed
     command_line.run("run", study, "--out", out, "--resume")
     assert read_table_bytes(out) == undisturbed_panel
 

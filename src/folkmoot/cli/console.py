@@ -26,6 +26,7 @@ from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
     InputError,
+    NothingUsableError,
     Problem,
     RunInterruptedError,
     RunPausedError,
@@ -33,7 +34,7 @@ from folkmoot.errors import (
     UnknownCostError,
 )
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import capitalise, command_line
+from folkmoot.hints import command_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,6 +79,9 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
         except FolkmootError as error:
             _exit_on_author_error(error)
             show_error(error)
+            # The results of a finished run tell its cost.
+            if not isinstance(error, NothingUsableError):
+                _print_spending()
             raise typer.Exit(error.exit_code) from error
         except RunInterruptedError as error:
             _print_interrupted()
@@ -110,31 +114,44 @@ def end_now() -> NoReturn:
 
 def _print_interrupted() -> None:
     with suppress(OSError):
-        lost = _describe_abandoned_calls()
-        error_console().print(
-            "\n[yellow]Interrupted.[/] "
-            + (f"All answers that arrived are saved; {lost}." if lost else _ALL_SAVED),
-            soft_wrap=True,
-        )
+        spent = _read_spending()
+        lost_calls = "" if spent is None else spent[1]
+        saved = "All answers that arrived are saved." if lost_calls else _ALL_SAVED
+        error_console().print(f"\n[yellow]Interrupted.[/] {saved}", soft_wrap=True)
+        _print_spending()
         _resume_hint()
 
 
 _ALL_SAVED = "All answers so far are saved."
 
 
-def _describe_abandoned_calls() -> str:
-    # Calls of the run, its cells and its controls that the vendor may bill and that have no answer.
-    # "" if there are none.
+def _print_spending() -> None:
+    # What the run, its cells and its controls have cost, if they have cost anything.
+    spent = _read_spending()
+    if spent is not None:
+        error_console().print(f"Paid so far: {escape(spent[0])}.", soft_wrap=True)
+
+
+def _read_spending() -> tuple[str, str] | None:
+    # The cost of the run that the command has started, in words, and the part of it that is
+    # uncertain. None if it has cost nothing.
     folder = _StartedRun.folder
     if folder is None:
-        return ""
-    # This module is slow to import and needed only after an interruption.
-    from folkmoot.engine.session.run_totals import describe_uncertain_calls, spent_below
+        return None
+    # This module is slow to import and needed only if a run has stopped.
+    from folkmoot.engine.session.run_totals import (
+        describe_spending,
+        describe_uncertain_calls,
+        spent_below,
+    )
 
     # The message is more important than a complete sum.
     with suppress(FolkmootError, OSError):
-        return describe_uncertain_calls(spent_below(folder))
-    return ""
+        spent = spent_below(folder)
+        uncertain = describe_uncertain_calls(spent)
+        if uncertain or spent.usd > 0 or spent.unpriced:
+            return describe_spending(spent), uncertain
+    return None
 
 
 def show_error(error: FolkmootError) -> None:
@@ -148,9 +165,6 @@ def show_error(error: FolkmootError) -> None:
         console.print(_describe_report(error), soft_wrap=True)
     else:
         console.print(f"[red]Error:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
-        is_run_stopped = isinstance(error, (FatalModelError, StorageError))
-        if is_run_stopped and (uncertain_calls := _describe_abandoned_calls()):
-            console.print(f"{capitalise(uncertain_calls)}.", soft_wrap=True)
         # A key may be revoked in the middle of a run that was paid for.
         if isinstance(error, FatalModelError) and _StartedRun.folder is not None:
             console.print(f"{_ALL_SAVED} The run can go on when the cause is removed.")
@@ -290,6 +304,7 @@ def _exit_on_author_error(error: Exception) -> None:
         return
     _show_problems(error_console(), [problem])
     error_console().print(f"The traceback is in {_traceback_file(error)}.", soft_wrap=True)
+    _print_spending()
     raise typer.Exit(EXIT_INPUT) from error
 
 
@@ -308,3 +323,4 @@ def _report_internal_error(error: Exception) -> None:
     console = error_console()
     console.print(f"[red]Internal error:[/] {escape(description)}", soft_wrap=True)
     console.print(f"Please report it, with the file {file}.", soft_wrap=True)
+    _print_spending()

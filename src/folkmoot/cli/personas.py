@@ -17,7 +17,7 @@ from folkmoot.cli.console import (
     print_warning,
     remove_control_characters,
 )
-from folkmoot.cli.run import KEY_WARNING, TerminalProgress
+from folkmoot.cli.run import KEY_WARNING, TerminalProgress, summarise_folder
 from folkmoot.cli.study_files import print_models_note
 from folkmoot.cli.tables import GridView
 from folkmoot.conversation.answer_types import Missing
@@ -235,4 +235,5 @@ def _create_enriched_personas(
         study_file = study_from_settings(BUILD, {"lines": lines}, options)
         print_models_note(error_console(), study_file)
         run = run_study(study_file, options)
+    output_console().print(f"{escape(str(run.path))}  {summarise_folder(run)}", soft_wrap=True)
     return [Persona.from_json(row) for row in run.read_json(PEOPLE)["personas"]]

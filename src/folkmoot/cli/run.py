@@ -507,14 +507,15 @@ def print_results(study: Study, run: RunFolder, console: Console) -> None:
         console.print(synthetic_panel(effects, run.provenance_note, run.mark))
     findings = findings_with_controls(study, run)
     print_findings(console, [finding for finding in findings if finding.headline])
-    console.print(_summarise_folder(run), soft_wrap=True)
+    console.print(summarise_folder(run), soft_wrap=True)
     print_later_spending(run)
     for caution in filter(None, (_describe_missing_answers(run), _describe_cut_replies(run))):
         console.print(f"[yellow]{escape(caution)}[/]", soft_wrap=True)
     console.print("\n".join(_list_files(run)), soft_wrap=True)
 
 
-def _summarise_folder(folder: RunFolder) -> str:
+def summarise_folder(folder: RunFolder) -> str:
+    """Return a line with the calls, the models, the cost and the time of a run, as markup."""
     facts = folder.manifest
     model_names = ", ".join(
         model["asked"] for model in facts.get("models", []) if _has_answered(model, facts)

@@ -126,6 +126,8 @@ async def ask_until_parsed(
         request_address = f"{address}.r{reask}" if reask else address
         run.record_spans(row_order, request_address, request.spans)
         reply = await run.complete_request(request_address, request)
+        if was_lengthened and clarification:
+            _count_cut_retry(run, reply)
         # Without `max_tokens` the server's own limit cut the reply. The number of generated tokens
         # tells that limit.
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
@@ -207,14 +209,18 @@ async def _ask_for_more(
 ) -> Completion:
     # Twice the token limit. If the new reply is empty or a refusal, `cut` counts.
     longer_reply = await run.complete_request(address, request, has_alternative=True)
-    run.cut_retry_usage.calls += 1
-    run.cut_retry_usage.add_reply(
-        longer_reply.usage.input_tokens, longer_reply.usage.output_tokens, longer_reply.cost_usd
-    )
+    _count_cut_retry(run, longer_reply)
     return (
         longer_reply
         if visible_text(longer_reply.text) and not reason_of_missing_reply(longer_reply.finish)
         else cut
+    )
+
+
+def _count_cut_retry(run: RunContext, reply: Completion) -> None:
+    run.cut_retry_usage.calls += 1
+    run.cut_retry_usage.add_reply(
+        reply.usage.input_tokens, reply.usage.output_tokens, reply.cost_usd
     )
 
 
