@@ -443,3 +443,14 @@ def test_ways_out_are_defined_in_one_module() -> None:
         if constant_pattern.search(path.read_text("utf-8"))
     ]
     assert file_names == ["answer_types.py"]
+
+
+def test_later_lines_of_a_human_under_other_names_are_joined() -> None:
+    """They are words of the human, and others must not read them as words of the named."""
+    answer_type = Text(own_names=("Ann Lee",), other_names=("Ben Ray", "Ann Lee")).for_human()
+    reply = "I agree.\n\n**Ben:** I do not.\nAnn: So it is.\n Ben Ray: Yes."
+    parsed = answer_type.parse_reply(reply)
+    joined = "I agree. **Ben:** I do not.\nAnn: So it is. Ben Ray: Yes."
+    assert parsed == ParsedAnswer(joined, "exact")
+    for unchanged in ("Ben: I hear you.\nAnd I agree.", "Words.\n\nCarl: words."):
+        assert answer_type.parse_reply(unchanged) == ParsedAnswer(unchanged, "exact")

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
 
@@ -35,7 +35,7 @@ from folkmoot.conversation.lenient_fields import (
     is_declined,
     repair_fields,
 )
-from folkmoot.conversation.reply_forms import own_words, visible_text
+from folkmoot.conversation.reply_forms import join_lines_of_others, own_words, visible_text
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -141,6 +141,10 @@ class AnswerType(ABC, Generic[T_co]):
         Returns `Missing` if the speaker chose to give no answer.
         """
         # The engine then does not ask again.
+
+    def for_human(self) -> Self:
+        """Return the answer type that reads the reply of a human."""
+        return self
 
     def problem_in(self, reply: str) -> str:
         """Return the reason why a human's reply cannot be parsed, or an empty string."""
@@ -282,9 +286,12 @@ class Text(AnswerType[str]):
     - `end_signal`: a reply with which the speaker can end the conversation. "" means no such reply.
     - `own_names`, `other_names`: the names of the speaker and of the others in a conversation. The
       answer is then only what the reply says in the speaker's own name.
+    - `keeps_all_words`: whether all words are the speaker's own. Later lines under the names of
+      others are then joined to the lines before them.
     """
 
-    # A reply without own words fails to parse.
+    # A reply without own words fails to parse. A human does not go on in the names of others, and
+    # may quote or address them. But others would read a line under a name as words of its bearer.
 
     kind: str = "text"
     # Holds the option that the speaker is asked to argue for, or nothing.
@@ -292,13 +299,21 @@ class Text(AnswerType[str]):
     end_signal: str = ""
     own_names: tuple[str, ...] = ()
     other_names: tuple[str, ...] = ()
+    keeps_all_words: bool = False
 
     @property
     def is_read(self) -> bool:
         return False
 
+    def for_human(self) -> Text:
+        return replace(self, keeps_all_words=True)
+
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure:
         text = visible_text(reply)
+        if text and self.keeps_all_words:
+            # Only white space changes, so the reply is the answer.
+            joined = join_lines_of_others(text, self.own_names, self.other_names)
+            return ParsedAnswer(joined, "exact")
         own_part = own_words(text, self.own_names, self.other_names)
         if not own_part:
             hint = "speaks in the names of others. Reply with your own words only"

@@ -291,6 +291,26 @@ def own_words(text: str, own_names: Collection[str], other_names: Collection[str
     return "" if begin is None else text[begin:].strip()
 
 
+def join_lines_of_others(
+    text: str, own_names: Collection[str], other_names: Collection[str]
+) -> str:
+    """Return a text in which no later line begins with the name of another speaker and a colon.
+
+    Such a line is joined to the line before it, so that all words stay those of the speaker.
+    """
+    own = _with_first_names(own_names)
+    others = _with_first_names(other_names) - own
+    if not others:
+        return text
+    joined, begin = "", 0
+    for heading in _heading_pattern(frozenset(own), frozenset(others)).finditer(text):
+        before = text[begin : heading.start()].rstrip()
+        if heading["other"] is not None and (joined or before):
+            joined, begin = f"{joined}{before} ", heading.start()
+            begin += len(text[begin:]) - len(text[begin:].lstrip())
+    return joined + text[begin:]
+
+
 def without_own_heading(text: str, own_names: Collection[str]) -> str:
     """Return a reply without the speaker's name and the colon at its beginning."""
     own = frozenset(_with_first_names(own_names))

@@ -103,6 +103,35 @@ def test_participants_of_a_discussion_hear_earlier_utterances(tmp_path: Path) ->
         assert [words[o] in heard for o in order] == [j < k for j in range(len(order))]
 
 
+def test_words_in_the_names_of_others_are_left_out(tmp_path: Path) -> None:
+    """A reply that goes on as a script ends before the first line of another speaker."""
+    provider = make_provider(text="I pay five.\n\nSeller 1: I ask nine.\nFacilitator: Thank you.")
+    book = with_setting(make_workbook(), "num_sessions", 1)
+    run = run_workbook(book, tmp_path, provider)
+    said = run.table("responses").filter(pl.col("var_name") == "talk")
+    # For Seller 1, the second line is under the own name.
+    assert set(said["value"]) == {"I pay five.", "I pay five.\n\nSeller 1: I ask nine."}
+    assert said.filter(pl.col("value") == "I pay five.").height == 3
+    assert (run.table("answers")["parse_step"] == "own_words").sum() == 4
+    heard = [m.content for _, request in provider.seen for m in request.messages]
+    assert not any("Thank you." in text for text in heard)
+    assert any("I pay five." in text for text in heard)
+
+
+def test_a_reply_in_the_names_of_others_only_is_no_answer(tmp_path: Path) -> None:
+    provider = make_provider(text="Facilitator: Who starts?\nFacilitator: Is it you?")
+    book = with_setting(make_workbook(), "num_sessions", 1)
+    run = run_workbook(book, tmp_path, provider)
+    answers = run.table("responses").filter(pl.col("var_name") == "talk")
+    assert answers["missing"].to_list() == ["unparsed"] * 4
+    # A private answer is no part of a conversation. It may be a list of what others will do.
+    book = with_cell(book, f"{TASKS}!B3", "private_question")
+    (tmp_path / "private").mkdir()
+    run = run_workbook(book, tmp_path / "private", provider)
+    answers = run.table("responses").filter(pl.col("var_name") == "talk")
+    assert set(answers["value"]) == {"Facilitator: Who starts? Facilitator: Is it you?"}
+
+
 def test_public_answers_of_the_round_are_seen_as_they_come(tmp_path: Path) -> None:
     provider = make_provider()
     first = read_sessions(run_workbook(make_workbook(), tmp_path, provider))[0]

@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast, overload
 
@@ -221,9 +221,7 @@ class Scope:
                 raise ProtocolError(f"{address}: {wanted.configuration_error}")
             seat, view = run.find_seat(speaker, self.path), None
             if seat is not None:
-                # A human does not go on in the names of others, and may quote or address them.
-                if isinstance(wanted, Text):
-                    wanted = cast("AnswerType[T]", replace(wanted, other_names=()))
+                wanted = wanted.for_human()
                 stages = seat.stages_of(self.path)
                 await ask_due_checks(run, seat, stages)
                 note_question(run, seat, stages)

@@ -300,6 +300,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     validate: bool
     as_json: bool
     speculation: bool
+    # The names of the speaker and of the others in a conversation, as in `Text`.
+    own_names: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
+    keeps_all_words: bool = False
     kind: str = ANSWER_KIND
 
     @property
@@ -308,6 +312,9 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     def with_listed_options(self, options: Sequence[str]) -> WorkbookAnswer:
         return replace(self, order=tuple(options))
+
+    def for_human(self) -> WorkbookAnswer:
+        return replace(self, keeps_all_words=True)
 
     @property
     def form_kind(self) -> str:
@@ -415,7 +422,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
                 problem = ParseFailure(
                     f'The "response" could not be read. {parsed.problem} {ALL_FIELDS_INSTRUCTION}'
                 )
-        if self.validate:
+        if self.validate or self._is_said_by_others(text):
             return problem
         # In JSON, an empty text and null are no answer either.
         return EMPTY_REPLY if not visible_text(text) else self._keep_unvalidated(text, score)
@@ -444,11 +451,19 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         text, score, parse_step, _ = self._unwrap_reply(reply)
         if not visible_text(text):
             return Missing("empty", "the reply was empty")
+        if self._is_said_by_others(text):
+            return Missing("unparsed", "the reply speaks in the names of others")
         # An unreadable speculation score makes the score missing and not the answer invalid.
         read = self._parse_answer(text) if parse_step else None
         if isinstance(read, ParsedAnswer):
             return GivenAnswer(read.value, "valid", score)
         return self._keep_invalid(text, score)
+
+    def _is_said_by_others(self, text: str) -> bool:
+        answer_type = self._text_answer_type()
+        if not isinstance(answer_type, Text) or not visible_text(text):
+            return False
+        return isinstance(answer_type.parse_reply(text), ParseFailure)
 
     def _keep_unvalidated(self, text: str, score: int | None) -> ParsedAnswer[GivenAnswer]:
         # Without validation the options bind no answer, but the type of the variable does: only a
@@ -541,7 +556,11 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
             # `Choice`.
             return Choice(self.order, with_labels=False, clarify=False)
         if not self.is_numeric:
-            return Text()
+            return Text(
+                own_names=self.own_names,
+                other_names=self.other_names,
+                keeps_all_words=self.keeps_all_words,
+            )
         low, high = None, None
         if isinstance(self.choices, NumberRange):
             low, high = self.choices.low, self.choices.high

@@ -274,6 +274,10 @@ def build_task_prompt(
         validate=row.validate_response,
         as_json=row.format_response,
         speculation=row.generate_speculation_score,
+        own_names=(seat.name,),
+        other_names=_names_of_others(state, seat),
+        # A private answer is no part of a conversation, and may be a list of what others will do.
+        keeps_all_words=row.type == "private_question",
     )
     filled_prompt = fill_prompt(state, task, seat, options.text)
     text = filled_prompt.text
@@ -300,6 +304,13 @@ def build_task_prompt(
         fill_prompt(state, task, seat, "").text if filled_prompt.has_options else filled_prompt.text
     )
     return TaskPrompt(prompt(name, **variables), filled_prompt.images, answer_type, str(about))
+
+
+def _names_of_others(state: SessionState, seat: SessionParticipant) -> tuple[str, ...]:
+    # The study itself asks as the Facilitator.
+    special_names = (special_label(state, special) for special in state.special_roles)
+    names = (other.name for other in state.taken_seats if other is not seat)
+    return tuple(dict.fromkeys((*map(str, names), *special_names, str(POSER.name))))
 
 
 def _peer_answer(state: SessionState, utterance: Utterance) -> Mapping[str, str]:
@@ -359,9 +370,10 @@ async def ask_seat(
     reply_text = "" if missing else result.text.strip()
     # The participant's history holds the reply as written, since a model continues its own style. A
     # human reads the answer as all others do, and not the JSON that the page made of the form.
+    # Words in the names of others, which a model has invented, are no part of the conversation.
     reply = (
         utterance
-        if reply_text == answer_text
+        if reply_text == answer_text or result.parse_step == "own_words"
         else state.record_utterance(
             scope, task, speaker, reply_text, result.address, part="reply"
         )._replace(for_people=answer_text)
