@@ -20,6 +20,7 @@ from folkmoot.conversation.lenient_fields import (
     read_number,
     read_switch,
     read_text,
+    says_none,
 )
 from folkmoot.models.scripted import ScriptedProvider
 
@@ -382,6 +383,20 @@ def test_words_in_the_field_declined_are_unreadable(words: object) -> None:
     question = Json(Point, may_decline=True)
     assert isinstance(question.parse_reply(reply), ParseFailure)
     assert question.salvage_reply(reply) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((text, True) for text in ("None", "n.a.", "N/A", "—", "", "no_new_points", "keine")),
+        *((text, True) for text in ("There are no further questions.", "None at the moment.")),
+        *((text, True) for text in ("I have nothing to add.", "No objections at all", "Nil.")),
+        *((text, False) for text in ("No comment from the council", "no parking", "5", "寿司")),
+        *((text, False) for text in ("None of the shops survive.", "No, thanks to you")),
+    ],
+)
+def test_only_a_whole_text_states_that_there_is_no_entry(text: str, expected: bool) -> None:
+    assert says_none(text) == expected
 
 
 def test_read_functions_of_single_fields() -> None:

@@ -167,10 +167,48 @@ def is_declined(fields: Mapping[str, object], except_names: Container[str] = ())
 def require_text(text: str) -> str:
     """Return a text that a reply must state.
 
-    Raises ValueError for a text such as `N/A` or `…`, which means that there is none.
+    Raises ValueError for a text such as `N/A`, `-` or `…`, which means that there is none.
     """
-    if fold_option(text).strip("…") in ("", "none", "null", "n/a", "n_a", "undefined"):
+    if fold_option(text).strip("…_–—") in ("", "none", "null", "n/a", "n_a", "undefined"):
         raise ValueError("the text is empty")
+    return text
+
+
+# Texts that state that there is no entry, such as "none", "N/A" and "I have nothing to add". The
+# pattern matches a whole text, because "No comment from the council" states something. The foreign
+# words are those for "none" and "nothing".
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_SAYS_NONE = re.compile(
+    r"(?:(?:i|we) (?:have|see|make|raise) |(?:i|we)'ve (?:got )?|there (?:is|are) |there's )?(?:"
+    r"n a|na|nil|no|nope|null|undefined|unspecified|not (?:applicable|available|specified|stated)"
+    r"|aucune?|geen|keine?|nada|nessun[ao]|nichts|niente|niets|ningun[ao]|rien"
+    r"|(?:none|nothing)(?: (?:new|more|else|further|additional|other|in particular))*"
+    r"(?: to (?:add|say|raise|mention|report)| comes to mind)?"
+    r"|no (?:(?:new|more|other|further|additional|own|particular|specific) )*"
+    r"(?:argument|comment|concern|item|objection|opinion|point|proposal|question|remark)s?"
+    r"(?: to (?:add|make|raise))?)"
+    r"(?: (?:at all|at the moment|at this (?:point|time|stage)|for now|from me|here|now|on my side"
+    r"|(?:in )?this (?:round|time)|so far|thanks|thank you|today|yet))*"
+)
+
+
+def says_none(text: str) -> bool:
+    """Return whether a text only states that there is no entry, such as `None` and `no new points`.
+
+    A text without a letter or a digit, such as `-`, states this as well.
+    """
+    words = " ".join(_WORD.findall(normalise_text(text)))
+    is_none = not words or _SAYS_NONE.fullmatch(words) is not None
+    return is_none or fold_option(text) in _EMPTY_WORDS
+
+
+def require_entry(text: str) -> str:
+    """Return a text that is an entry of a list.
+
+    Raises ValueError for a text such as `no further questions`, which is no entry.
+    """
+    if says_none(text):
+        raise ValueError("the text states that there is no entry")
     return text
 
 

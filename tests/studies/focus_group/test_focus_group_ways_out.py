@@ -281,7 +281,7 @@ def test_a_position_that_stays_unreadable_is_not_called_cannot_say(tmp_path: Pat
     assert set(heard["reading_missing"].drop_nulls()) == {"unparsed"}
 
 
-@pytest.mark.parametrize("nothing", ["N/A", "None.", "null", "…"])
+@pytest.mark.parametrize("nothing", ["N/A", "None.", "null", "…", "-"])
 def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path, nothing: str) -> None:
     def empty(request: ModelRequest, address: str) -> str:
         said = reply_plainly(request, address)

@@ -152,6 +152,33 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     assert references["missing"].to_list() == ["unknown_value"] * 2
 
 
+NO_POINTS: list[Any] = [
+    *(["None"], ["None."], ["N/A"], ["nothing"], ["-"], ["no new points"], "none", [None], []),
+    *(["I prefer not to say"], ["declined"], ["Nothing to add at this time."]),
+    ["No further points this round.", "I have nothing new to add"],
+]
+STATED_POINTS = [
+    *("No more cars.", "Nothing has been done for tenants.", "No comment from the council."),
+    *("Vote required", "No time", "No one asked us.", "I can't take part in a vote on a Monday."),
+]
+
+
+def test_words_for_no_point_are_no_point(tmp_path: Path) -> None:
+    points = iter([*NO_POINTS, STATED_POINTS, ["None", "The rents."]])
+
+    def state_points(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        return said | {"new_points": next(points)} if key[0] == "speak" else said
+
+    run = run_hall(tmp_path, small_hall(tmp_path), make_model(state_points))
+    rounds = run.table("rounds")
+    expected = [*[0] * len(NO_POINTS), 1, len(STATED_POINTS)]
+    assert sorted(rounds["new_points"]) == sorted(rounds["speaking_volume"]) == expected
+    assert rounds["silent"].sum() == 0
+    noted = run.table("repairs").filter(field="new_points", dropped=True)
+    assert {"None", "-", "I prefer not to say", "declined"} <= set(noted["was"])
+
+
 UNREAD_REFERENCES = {
     "absent": None,
     "words": "A01: agree, A03: agree",
@@ -190,7 +217,18 @@ EMPTY_REFERENCE = {"target_agent": "none", "interaction_type": "none", "content"
 
 @pytest.mark.parametrize(
     "given",
-    [[], False, "none", ["none"], ["nobody"], ["-"], [None], [EMPTY_REFERENCE], "only oneself"],
+    [
+        [],
+        False,
+        "none",
+        ["none"],
+        ["nobody"],
+        ["-"],
+        ["No remarks."],
+        [None],
+        [EMPTY_REFERENCE],
+        "only oneself",
+    ],
 )
 def test_a_statement_that_refers_to_no_other_resident_ignores_all(
     tmp_path: Path, given: Any

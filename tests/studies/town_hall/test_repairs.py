@@ -249,7 +249,7 @@ def test_a_ballot_has_each_proposal_once_and_no_more_than_it_may() -> None:
     assert [r.kind for r in reading.repairs if r.is_dropped] == ["repeated", "too_many"]
 
 
-@pytest.mark.parametrize("nothing", ["N/A", "none", "…", ""])
+@pytest.mark.parametrize("nothing", ["N/A", "none", "…", "", "-", "—"])
 def test_a_word_for_nothing_is_no_proposal_and_no_statement(nothing: str) -> None:
     items = [
         {"proposal": p, "reasoning": "", "originating_residents": []} for p in (nothing, "Go.")
@@ -261,6 +261,15 @@ def test_a_word_for_nothing_is_no_proposal_and_no_statement(nothing: str) -> Non
     said = {"references": [], "new_points": [], "questions": [], "full_statement": nothing}
     silent = speaking_answer_type(AskContext(IDS, "A01")).parse_reply(json.dumps(said))
     assert isinstance(silent, ParsedAnswer) and silent.value.is_silent
+
+
+def test_words_for_no_more_proposals_are_no_proposal() -> None:
+    texts = ("Nothing.", "No further proposals at this time.", "No more cars.", "No new points")
+    items = [{"proposal": p, "reasoning": "", "originating_residents": []} for p in texts]
+    asked = AskContext(IDS, "planner", most=4)
+    read = planned_ballot_type(asked).parse_reply(json.dumps({"items": items}))
+    assert isinstance(read, ParsedAnswer)
+    assert [item.proposal for item in read.value.items] == ["No more cars."]
 
 
 def test_options_are_spelled_as_they_are() -> None:

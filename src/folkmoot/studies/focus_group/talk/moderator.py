@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from folkmoot.conversation.answer_types import Json, Missing, Text, pin_schema
-from folkmoot.conversation.lenient_fields import require_text
+from folkmoot.conversation.lenient_fields import require_entry, require_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import collapse_spaces
@@ -51,7 +51,7 @@ class PhaseGuide(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    questions: tuple[Annotated[str, AfterValidator(require_text)], ...] = Field(
+    questions: tuple[Annotated[str, AfterValidator(require_entry)], ...] = Field(
         min_length=1, description="the questions in their order, each as it is spoken"
     )
 

@@ -28,7 +28,9 @@ from folkmoot.studies.town_hall.answers.records import (
     UNREAD,
     Minimal,
     Record,
+    StatedEntry,
     StatedText,
+    StatedTexts,
     Words,
     asked_schema,
 )
@@ -55,7 +57,7 @@ class Moderation(Minimal):
     summary: StatedText = Field(
         description="where the discussion stands, in three or four sentences", min_length=1
     )
-    underrepresented_opinions: tuple[Words, ...] = Field(
+    underrepresented_opinions: StatedTexts = Field(
         description="the opinions that got too little room"
     )
     invited_residents: tuple[str, ...] = Field(
@@ -169,7 +171,7 @@ NO_CLOSING = {UNREAD: MINIMAL_CLOSING, DROPPED: Closing.dropped_answer()}
 class PlannedItem(Record):
     model_config = pin_schema("PlannedItem", "One point to be decided.")
 
-    proposal: StatedText = Field(
+    proposal: StatedEntry = Field(
         description="what is to be voted on, worded so that yes means to do it", min_length=1
     )
     reasoning: Words = Field(description="what in the discussion it comes from")

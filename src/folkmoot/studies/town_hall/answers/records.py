@@ -28,7 +28,14 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.json_schemas import json_schema
-from folkmoot.conversation.lenient_fields import read_list, read_text, require_text
+from folkmoot.conversation.lenient_fields import (
+    read_list,
+    read_text,
+    require_entry,
+    require_text,
+    says_none,
+)
+from folkmoot.conversation.reply_forms import is_only_refusal
 from folkmoot.engine.journal.earlier_replies import DROPPED
 from folkmoot.json_text import Schema
 from folkmoot.studies.town_hall.answers.repairs import AskContext, Repairer
@@ -71,16 +78,36 @@ def _parse_texts(raw: object, info: ValidationInfo) -> object:
     return [text for text in (_parse_words(entry, info) for entry in raw) if text]
 
 
+def _keep_stated_texts(texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    # Words for "none" and a refusal to answer are no entries.
+    repairer, name = Repairer.from_info(info), str(info.field_name)
+    kept = []
+    for text in texts:
+        if says_none(text):
+            repairer.note(name, "wrong_shape", text)
+        elif parse_way_out(text, WAYS_OUT) is not None or is_only_refusal(text):
+            repairer.note(name, UNKNOWN_VALUE, text)
+        else:
+            kept.append(text)
+    return tuple(kept)
+
+
 def _states_something(entry: object) -> bool:
     # Some models write an entry that says "none" in place of an empty list.
     values = entry.values() if isinstance(entry, Mapping) else (entry,)
-    return any(map(read_list, values))
+    return any(
+        not says_none(value) if isinstance(value, str) else read_list(value) for value in values
+    )
 
 
 Words = Annotated[str, BeforeValidator(_parse_words)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
+# Texts that are counted or listed. Others are only shown to their speaker again, as written.
+StatedTexts = Annotated[Texts, AfterValidator(_keep_stated_texts)]
 # A text that the whole hall hears or votes on.
 StatedText = Annotated[str, AfterValidator(require_text)]
+# The same in a list, where words such as "nothing" mean that there are no more entries.
+StatedEntry = Annotated[str, AfterValidator(require_entry)]
 
 
 def _is_plain_text(model_field: FieldInfo) -> bool:
