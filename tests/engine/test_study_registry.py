@@ -87,6 +87,25 @@ def test_a_study_type_may_narrow_a_key_of_all_studies_and_not_replace_it() -> No
         check_study(Study("other", "Other", Other, protocol))
 
 
+def test_functions_of_a_study_type_take_the_arguments_that_they_are_called_with(
+    tmp_path: Path,
+) -> None:
+    fields = """claims=lambda config, extra=None: [],
+        size=lambda config: None,
+        with_limit=lambda config: config,
+        conditions={"condition": {}},
+        importers={},"""
+    source = SOURCE.replace("StudyConfig, protocol)", f"StudyConfig, protocol, {fields})")
+    (tmp_path / "own.py").write_text(source)
+    line = 1 + source[: source.index("size=")].count("\n")
+    with pytest.raises(InputError) as error:
+        find_study("./own.py", tmp_path)
+    text = str(error.value)
+    assert f"own.py:{line}: size= must take 2 arguments: config and folder" in text
+    assert "with_limit= must take 2 arguments: config and limit (write `with_limit=lambda" in text
+    assert "conditions= is not a function" in text and "claims=" not in text
+
+
 def test_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE)
     run = tmp_path / "outputs" / "r1"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from types import UnionType
-from typing import Annotated, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from folkmoot.engine.settings.author_errors import locate_function
+from folkmoot.hints import join_words
+from folkmoot.measures.inference.estimates import format_count
 
 
 def kinds_of_annotation(annotation: object) -> set[object]:
@@ -35,4 +40,50 @@ def accepts_arguments(function: Callable[..., object], count: int) -> bool:
         inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
+    except ValueError:
+        # Some functions of C have no known signature.
+        return True
     return True
+
+
+# The parameters of functions that a study type may leave out.
+OPTIONAL_FUNCTIONS = {
+    "preview": ("config", "prompts"),
+    "stopping_rule": ("config",),
+    "reply_unit": ("row",),
+    "strict_tables": ("run", "answers"),
+    "load_config": ("path",),
+    "with_limit": ("config", "limit"),
+    "from_polis": ("conversation", "comment"),
+}
+
+
+class WrongFunction(NamedTuple):
+    """A function of a study type that cannot be called as Folkmoot calls it."""
+
+    message: str
+    hint: str
+    # The file and the line, or None if they are unknown.
+    location: tuple[str, int] | None
+
+
+def find_wrong_functions(study: Any) -> Iterator[WrongFunction]:
+    """Yield the functions of a study type that do not take the arguments they are called with.
+
+    - `study`: a dataclass. The default of a field shows the parameters of its function.
+    """
+    for field in fields(study):
+        default, function = field.default, getattr(study, field.name)
+        parameters = OPTIONAL_FUNCTIONS.get(field.name, ())
+        if inspect.isfunction(default):
+            names = inspect.signature(default).parameters
+            parameters = tuple(name.removeprefix("_") for name in names)
+        if not parameters or function is default:
+            continue
+        hint = f"write `{field.name}=lambda {', '.join(parameters)}: …`"
+        if not callable(function):
+            yield WrongFunction(f"{field.name}= is not a function", hint, None)
+        elif not accepts_arguments(function, len(parameters)):
+            count = format_count(len(parameters), "argument")
+            message = f"{field.name}= must take {count}: {join_words(parameters)}"
+            yield WrongFunction(message, hint, locate_function(function))

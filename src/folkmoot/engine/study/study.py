@@ -43,6 +43,7 @@ from folkmoot.engine.settings.config import ConfigT, StudyConfig
 from folkmoot.engine.settings.hypotheses import build_hypotheses_finding, read_sealed
 from folkmoot.engine.study.author_checks import (
     accepts_arguments,
+    find_wrong_functions,
     is_kind_allowed,
     kinds_of_annotation,
 )
@@ -724,8 +725,9 @@ def check_study(study: Study, name: str = "") -> None:
         fail("the protocol is not a function", "protocol=…: pass an `async def` function")
     elif inspect.isfunction(protocol) and not accepts_arguments(protocol, 1):
         fail("the protocol must take one argument", "write `async def protocol(session)`")
-    if not accepts_arguments(study.notes, 2):
-        fail("notes= must take two arguments", "write `notes=lambda config, folder: […]`")
+    for wrong in find_wrong_functions(study):
+        own_file, own_line = wrong.location or (file, line)
+        fail(wrong.message, wrong.hint, own_file, str(own_line))
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
         fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
     else:
