@@ -355,6 +355,20 @@ def test_broken_replies_use_up_a_budget_over_resumes(
         assert 0.008 < spent.usd <= 0.01
 
 
+def test_replies_that_do_not_arrive_count_against_a_budget_of_calls(tmp_path: Path) -> None:
+    """The vendor may bill them, and only a budget of calls bounds a model of unknown price."""
+    with ServerThread(FaultPlan(drop=0.5)) as server:
+        retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 20}
+        run_settings = build_settings(server, budget_calls=10, **retry_settings)
+        with pytest.raises(BudgetReachedError, match="broke off or did not arrive") as caught:
+            run(STUDY, run_settings, out=tmp_path / "run")
+        assert server.model.counts["received"] == 10
+        broken_count = server.model.counts["drop"]
+        assert f"10 calls (budget_calls) is used up: {10 - broken_count} call" in str(caught.value)
+        assert isinstance(run_until_pause(run_settings, tmp_path / "run"), BudgetReachedError)
+        assert server.model.counts["received"] == 10
+
+
 def run_until_pause(run_settings: dict[str, Any], out: Path) -> RunPausedError:
     with pytest.raises(RunPausedError) as caught:
         resume_run(run_settings, out)

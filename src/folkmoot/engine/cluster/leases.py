@@ -186,9 +186,10 @@ class Leases:
         - `max_usd`: the maximum cost of the reply in USD. This maximum counts as spent.
         """
         account = self._accounts[worker]
-        usd = min(account.usd, max_usd)
+        usd, calls = min(account.usd, max_usd), min(1, account.calls)
         account.usd -= usd
-        self._budget.lend_to_worker(-usd, 0)
+        account.calls -= calls
+        self._budget.lend_to_worker(-usd, -calls)
         self._budget.count_broken(max_usd)
 
     def issue_lease(

@@ -90,7 +90,8 @@ class Spent(NamedTuple):
     @property
     def total(self) -> Amount:
         """The calls and the USD that count against a budget."""
-        return Amount(self.calls, self.usd).add_amount(self.possible)
+        calls = self.calls + self.broken.calls
+        return Amount(calls, self.usd).add_amount(self.possible)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Spent:
@@ -220,14 +221,15 @@ class Budget:
 
     def count_broken(self, max_usd: float) -> None:
         """Count the maximum cost in USD of a broken reply as spent."""
-        # The vendor may bill it. The reply is not counted as a call, because it gave no answer.
+        # The vendor may bill it, so it is one of the calls that the budget pays for.
         self.note_broken(Amount(1, max_usd))
+        self.spent_calls += 1
         self.record_spending(max_usd)
 
     def count_earlier(self, spent: Spent) -> None:
         """Count what earlier processes of the run have spent."""
         self.spent_usd += spent.usd
-        self.spent_calls += spent.calls
+        self.spent_calls += spent.calls + spent.broken.calls
         self.note_broken(spent.broken)
         self.count_possible(spent.possible)
 
@@ -425,17 +427,23 @@ class Budget:
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
         """Return the error for a budget that cannot pay for the next call."""
         calls, usd = self._possible
+        broken, broken_usd = self._broken
         if self.calls is not None and (self.usd is None or self.spent_calls >= self.calls):
-            # Killed processes had asked for calls in advance, so there may be more than the budget.
-            answered = format_count(self.spent_calls - calls, "call")
-            possible = f": {answered} answered, and up to {calls:,} possibly made by {KILLED}"
+            answered = format_count(self.spent_calls - calls - broken, "call")
+            call_parts = [f"{answered} answered"]
+            if broken:
+                call_parts.append(format_broken_count(broken))
+            if calls:
+                # Killed processes had asked for calls in advance, so there may be more than the
+                # budget.
+                call_parts.append(f"and up to {calls:,} possibly made by {KILLED}")
+            uncertain = f": {', '.join(call_parts)}" if broken or calls else ""
             error = BudgetReachedError(
                 f"The budget of {format_count(self.calls, 'call')} (budget_calls) is used up"
-                f"{possible if calls else ''}. All answers are saved; resume with a larger budget."
+                f"{uncertain}. All answers are saved; resume with a larger budget."
             )
             error.is_of_calls = True
             return error
-        broken, broken_usd = self._broken
         parts = [f"{_format_usd(max(0.0, self.spent_usd - usd - broken_usd))} USD spent"]
         if broken:
             replies = format_broken_count(broken)
