@@ -552,6 +552,31 @@ def test_refusal_inside_a_reply_without_usage_has_unknown_cost(
     assert manifest["cost_unknown_for"] == [MODELS["openai"]] and manifest["cost_usd"] > 0
 
 
+def test_reply_above_the_size_limit_keeps_a_budget_and_ends_no_run(tmp_path: Path) -> None:
+    async def send_long_reply_once(request: web.Request, handler: Any) -> web.StreamResponse:
+        if "Why, 1?" in await request.text():
+            return web.Response(body=b" " * 2_000_000)
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = send_long_reply_once
+        settings = build_settings(server, budget_usd=0.01, max_tokens=40, max_reply_mb=0.5)
+        finished_run = run(TALK, settings, out=tmp_path / "run")
+        manifest = finished_run.manifest
+        assert finished_run.table("answers")["missing"].to_list() == [None, "too_large", None]
+        # The maximum cost of the reply counts against the budget, also of a resume.
+        with Journal(tmp_path / "run" / "journal.sqlite") as journal:
+            spent = journal.spent()
+        run(TALK, settings, out=tmp_path / "run")
+    assert manifest["broken_replies"]["count"] == 1
+    assert manifest["cost_unknown_for"] == [MODELS["openai"]]
+    max_usd = manifest["broken_replies"]["max_usd"]
+    assert max_usd > 40 * 10e-6  # the price of 40 tokens and the prompt
+    assert spent.usd == pytest.approx(manifest["cost_usd"] + max_usd, abs=2e-6)
+    assert (spent.unpriced, spent.total.calls) == ((), 3)
+
+
 def test_unread_embeddings_above_the_size_limit_are_reported(tmp_path: Path) -> None:
     async def embed_texts(session: Session) -> None:
         await session.embed(["a tree"])

@@ -11,7 +11,7 @@ from sqlite3 import connect
 import pytest
 
 import folkmoot
-from folkmoot.errors import EXIT_INTERRUPTED, BudgetReachedError, DriftError
+from folkmoot.errors import EXIT_INTERRUPTED, BudgetReachedError, DriftError, RunPausedError
 from tests.engine.cluster.runs import (
     HeadProcess,
     assert_same_results,
@@ -42,6 +42,25 @@ def test_call_budget_is_exact_with_a_busy_server(
         assert len(server.model.log) == 30 and count_journaled(out) == 30
         assert paused.manifest["retries"] > 0
         assert_same_results(run_two_stages(study, out), local_run)
+
+
+def test_lost_replies_of_a_worker_are_recorded_also_if_the_run_then_pauses(
+    cluster: None, key: None, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan(drop=1.0)) as server:
+        study = write_study_file(
+            tmp_path,
+            server.openai,
+            model="openai/gpt-4o-mini",
+            endpoints={"openai": server.openai},
+            max_api_retries=0,
+            concurrency=1,
+        )
+        with pytest.raises(RunPausedError):
+            run_two_stages(study, tmp_path / "run", executor="ray", workers=1)
+        dropped = server.model.counts["drop"]
+    manifest = folkmoot.load(tmp_path / "run").manifest
+    assert manifest["broken_replies"]["count"] == dropped > 0
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from folkmoot.engine.calls.batch_queue import MAX_WAVE_CALLS, BatchQueue, TooFewCallsForBatchError
-from folkmoot.engine.calls.progress import CallDone, Notice, Progress, ignore_progress
+from folkmoot.engine.calls.progress import CallDone, Notice, Progress, ReplyLost, ignore_progress
 from folkmoot.engine.calls.retries import (
     PREFLIGHT_SCOPE,
     ModelCall,
@@ -148,6 +148,8 @@ class Gateway:
         self._model_states: dict[str, ModelState] = {}
         # Notes of the providers.
         self._reported_notes: set[str] = set()
+        # Addresses of refusals of unknown cost, which the account of lost replies bounds.
+        self._lost_refusals: set[str] = set()
         self._idle: asyncio.Event | None = None
 
     @property
@@ -317,7 +319,13 @@ class Gateway:
                         )
             except ModelError as error:
                 if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
-                    return refused_completion(error)
+                    completion = refused_completion(error)
+                    # The reservation bounds the cost of a refusal with unknown usage, so that a
+                    # budget in USD can be kept.
+                    if model_state.cost(completion.usage, batched=call.batched) is None:
+                        await self._record_broken_reply(model_state, call, error)
+                        self._lost_refusals.add(address)
+                    return completion
                 await self._record_broken_reply(model_state, call, error)
                 if wire_request.images and _is_image_error(error, model_state):
                     raise FatalModelError(
@@ -501,10 +509,12 @@ class Gateway:
     async def _write_broken_reply(
         self, model_state: ModelState, call: ModelCall, max_usd: float | None
     ) -> None:
-        # The record is on disk before the retry, so a resume counts it.
+        # The record is on disk before the retry, so a resume counts it. On a cluster, the main
+        # process writes it when it receives the event.
         if find_price(model_state.spec) is not FREE_PRICE and isinstance(self._journal, Journal):
             broken = BrokenReply(time.time(), call.address, model_state.name, max_usd)
             await asyncio.wrap_future(self._journal.put_broken(broken))
+            self._progress(ReplyLost(model_state.name, call.address, max_usd))
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
         # Returns the maximum cost (USD) of the broken-off reply, or None if unknown.
@@ -562,7 +572,8 @@ class Gateway:
 
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         # The completion is already journaled, so a resume does not pay for it again.
-        if self.budget.usd is not None and entry.cost_usd is None and not replayed:
+        is_bounded = entry.cost_usd is not None or entry.address in self._lost_refusals
+        if self.budget.usd is not None and not is_bounded and not replayed:
             self._stop_for_unknown_cost(f"{model} does not report how many tokens its replies used")
 
     def _stop_for_unknown_cost(self, reason: str) -> NoReturn:

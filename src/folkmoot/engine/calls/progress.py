@@ -96,6 +96,16 @@ class CallRetried:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyLost:
+    """Event: a reply broke off or did not arrive, so the vendor may charge for it."""
+
+    model: str
+    address: str
+    # The most that the vendor may charge (USD), or None if this is unknown.
+    max_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Event: a message for the researcher, for example that a line was skipped."""
 
@@ -146,6 +156,7 @@ Event = (
     | AnswerMissing
     | CallDone
     | CallRetried
+    | ReplyLost
     | Notice
     | Preflight
     | RunEnded
@@ -278,11 +289,11 @@ class ProgressTally:
                 self.stages[stage].moved = self.clock()
             case AnswerMissing():
                 self.missing += 1
-            case CallRetried(model=model, may_be_billed=may_be_billed):
+            case CallRetried():
                 self.retries += 1
-                if may_be_billed:
-                    for usage in (self.total, self.models.setdefault(model, ModelUsage())):
-                        usage.broken += 1
+            case ReplyLost(model):
+                for usage in (self.total, self.models.setdefault(model, ModelUsage())):
+                    usage.broken += 1
             case _:
                 pass
 

@@ -22,7 +22,7 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayError, RaySystemError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from folkmoot.engine.calls.progress import CallRetried, Notice
+from folkmoot.engine.calls.progress import Notice, ReplyLost
 from folkmoot.engine.calls.retries import RunHaltedError
 from folkmoot.engine.cluster.leases import Lease, Leases
 from folkmoot.engine.cluster.pickling import pickle_function, pickle_value, unpickle_value
@@ -283,9 +283,9 @@ class ClusterExecutor:
                 self._run.progress(event)
             if text:
                 self._reported_texts.add(text)
-            if isinstance(event, CallRetried) and event.may_be_billed:
+            if isinstance(event, ReplyLost):
                 self._leases.settle_broken(worker.number, event.max_usd or 0.0)
-                broken = BrokenReply(time.time(), "", event.model, event.max_usd)
+                broken = BrokenReply(time.time(), event.address, event.model, event.max_usd)
                 self._journal.put_broken(broken)
         for model, demand in report.demands.items():
             usage = gateway.usage_by_model.setdefault(model, ModelUsage())

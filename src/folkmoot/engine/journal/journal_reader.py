@@ -48,7 +48,7 @@ from folkmoot.errors import (
 )
 from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.models.request import Message
+from folkmoot.models.request import FINISH_REFUSED, Message
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUsage, RunTotals
 
@@ -56,8 +56,13 @@ from folkmoot.storage.manifest import ModelUsage, RunTotals
 # do not.
 _IS_MADE_CALL = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
 _MADE_CALLS = (
-    f"(SELECT model_asked, cost_usd FROM entries WHERE {_IS_MADE_CALL} UNION ALL "
-    f"SELECT model_asked, cost_usd FROM superseded WHERE {_IS_MADE_CALL})"
+    f"(SELECT address, finish, model_asked, cost_usd FROM entries WHERE {_IS_MADE_CALL} UNION ALL "
+    f"SELECT address, finish, model_asked, cost_usd FROM superseded WHERE {_IS_MADE_CALL})"
+)
+# Refusals of unknown cost. The table of lost replies has the maximum cost of each.
+_IS_LOST_REFUSAL = (
+    f"cost_usd IS NULL AND finish LIKE '{FINISH_REFUSED}%' AND address IN "
+    "(SELECT address FROM broken WHERE max_usd IS NOT NULL)"
 )
 
 
@@ -111,11 +116,12 @@ class JournalReader:
 
     def _sum_calls(self) -> tuple[int, int, float, set[str]]:
         # The calls, how many of them humans answered, the known cost in USD, and the models with
-        # calls of unknown cost.
+        # calls of unknown cost. Refusals among the lost replies are left out.
+        is_lost = _IS_LOST_REFUSAL if has_table(self._reader, "broken") else "0"
         calls, human_answers, usd, unpriced = self._reader.execute(
             "SELECT count(*), coalesce(sum(model_asked = ?), 0), coalesce(sum(cost_usd), 0), "
             "json_group_array(DISTINCT iif(cost_usd IS NULL, model_asked, NULL)) "
-            f"FROM {_MADE_CALLS}",
+            f"FROM {_MADE_CALLS} WHERE NOT ({is_lost})",
             (HUMAN_MODEL,),
         ).fetchone()
         return calls, human_answers, float(usd), set(json.loads(unpriced)) - {None}

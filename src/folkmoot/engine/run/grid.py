@@ -29,6 +29,7 @@ from folkmoot.engine.calls.progress import (
     Preflight,
     PreflightCheck,
     Progress,
+    ReplyLost,
     RunEnded,
     RunStarted,
     StageStarted,
@@ -616,7 +617,7 @@ def _cell_progress(cell: GridCell, progress: Progress) -> Progress:
     def forward_event(event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":
             progress(replace(event, message=f"{cell.name}: {event.message}"))
-        elif isinstance(event, (CallDone, CallRetried, AnswerMissing)):
+        elif isinstance(event, (CallDone, CallRetried, ReplyLost, AnswerMissing)):
             progress(event)
 
     return forward_event
