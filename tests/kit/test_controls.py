@@ -33,12 +33,14 @@ from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, RETEST
+from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.drift import ConditionAnswers, measure_drift
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+from folkmoot.storage.tables import write_table
 from tests.conftest import SharedFolder
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import build_seat_host
@@ -246,6 +248,14 @@ def test_controls_of_a_run_without_decisions_are_refused(tmp_path: Path) -> None
     settings = tmp_path / "own.yaml"
     settings.write_text("study: ./own.py\nmodel: synthetic\n")
     run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
+    with pytest.raises(InputError, match="records no decisions"):
+        find_decisions(run)
+    # As in runs of earlier versions, whose decisions without texts had no row.
+    write_table(
+        run.path / "tables",
+        "exposure",
+        pl.DataFrame(schema=dict.fromkeys(ExposureRow.columns(), pl.String)),
+    )
     with pytest.raises(InputError, match="records no decisions"):
         find_decisions(run)
     assert not (run.path / CONTROLS).exists()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
+from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.exposure import (
     FOREIGN_WORDS,
     MISATTRIBUTED_WORDS,
@@ -95,14 +97,18 @@ async def hold_group_talks(
 
 
 def run_group_study(
-    folder: Path, shown: ShownSpeakers, reply: str = "No.", **settings: bool
+    folder: Path,
+    shown: ShownSpeakers,
+    reply: str = "No.",
+    decisions: Callable[[RunFolder], Iterator[Decision]] = list_group_votes,
+    **settings: bool,
 ) -> Run:
     study = Study(
         "tables",
         "Tables",
         StudyConfig,
         partial(hold_group_talks, shown=shown, **settings),
-        derived_tables=ExposureTable(list_group_votes, label_utterances),
+        derived_tables=ExposureTable(decisions, label_utterances),
         tables=(ExposureRow,),
     )
     replies = ScriptedProvider(lambda _request, address: "No" if "/vote/" in address else reply)
@@ -132,6 +138,29 @@ def test_equal_one_word_texts_are_distinguished_by_speaker(tmp_path: Path) -> No
         "here, vote: words from elsewhere: excluded by the design, present in 1 of 2 prompts.",
         "there, vote: statements: required by the design, missing from 1 of 2 prompts.",
     }
+
+
+def test_a_decision_without_texts_has_a_row_and_counts_in_shares(tmp_path: Path) -> None:
+    """The design leaves all kinds open. One of two participants of each group hears the other."""
+
+    def list_open_votes(run: RunFolder) -> Iterator[Decision]:
+        for vote in list_group_votes(run):
+            yield replace(vote, expected_kinds={})
+
+    shown = {"ann": ["bob"], "bob": [], "cleo": ["dan"], "dan": []}
+    run = run_group_study(tmp_path, shown, decisions=list_open_votes)
+    rows = run.table("exposure").rows_by_key("participant_id", named=True)
+    assert {who: [row["kind"] for row in own] for who, own in rows.items()} == {
+        "ann": ["statements"],
+        "bob": [""],
+        "cleo": ["statements"],
+        "dan": [""],
+    }
+    finding = exposure_finding(run.folder)
+    assert finding is not None and finding.grid.columns == ("condition", "decision", "statements")
+    assert [row[-1] for row in finding.grid.rows] == ["50 %", "50 %"]
+    decisions = find_decisions(run.folder)
+    assert {decision.participant_id for decision in decisions} == {"ann", "bob", "cleo", "dan"}
 
 
 def test_texts_without_a_source_do_not_count_as_shown(tmp_path: Path) -> None:

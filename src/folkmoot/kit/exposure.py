@@ -31,6 +31,8 @@ OWN_WORDS = "own words"
 FOREIGN_WORDS = "words from elsewhere"
 # Text that the prompt attributes to another speaker than the one who said it.
 MISATTRIBUTED_WORDS = "words under another's name"
+# The kind in the row of a decision whose prompt held no text that counts and should hold none.
+NO_KIND = ""
 # Decisions that are joined at once. Their rows take about 20 MB of memory. A smaller number costs
 # time, because every part scans the tables again.
 DECISIONS_AT_ONCE = 1_000
@@ -71,7 +73,8 @@ class ExposureRow(Row, table="exposure"):
     kind: str = column(
         "kind of text; “words from elsewhere”: text of a conversation in which the participant had "
         "no part; “words under another's name”: text that the prompt attributes to a speaker who "
-        "did not say it"
+        "did not say it; empty: the design names no kind, and the prompt contained no text that "
+        "counts"
     )
     expected: bool | None = column(
         "whether the design shows this kind in this prompt; empty if it leaves this open"
@@ -224,7 +227,8 @@ def _exposure_rows(
         speaker = recorded.speakers.get(source.id, source.speaker)
         if source.kind == "utterance" and speaker != source.speaker:
             by_kind.setdefault(MISATTRIBUTED_WORDS, {})[source.id] = None
-    for kind, source_ids in by_kind.items():
+    # Each decision has a row, because controls and shares of decisions read them from this table.
+    for kind, source_ids in (by_kind or {NO_KIND: {}}).items():
         expected_ids = decision.expected_kinds.get(kind)
         missing = set(expected_ids or ()) - source_ids.keys()
         # These two kinds are an error at every decision, so no design needs to exclude them.
@@ -390,12 +394,13 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
     shown, expected = pl.col("texts") > 0, pl.col("expected")
     partial = expected & shown & (pl.col("share") < 1)
     table = run.scan_table(ExposureRow.table)
-    # Count decisions before grouping by kind: a decision without a text of some kind has no row for
-    # it.
+    # Count decisions before grouping by kind: a decision without a text of some kind may have no
+    # row for it.
     decision_counts = table.group_by("condition", "decision").agg(
         decisions=pl.struct("participant_id", "address").n_unique()
     )
-    counted = table.group_by("condition", "decision", "kind", maintain_order=True).agg(
+    kinds = table.filter(pl.col("kind") != NO_KIND)
+    counted = kinds.group_by("condition", "decision", "kind", maintain_order=True).agg(
         shown_count=shown.sum(),
         expected=expected.sum(),
         missing=(expected & ~shown).sum(),

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from folkmoot.engine.journal.journal import unescape_address_part
 from folkmoot.engine.study.study import with_derived_tables
-from folkmoot.kit.exposure import ExposureRow
+from folkmoot.kit.exposure import NO_KIND, ExposureRow
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import is_one_of
@@ -169,6 +169,8 @@ def _decisions_in_order(
     decisions_by_address: dict[str, tuple[str, list[ShownTexts]]] = {}
     for row in exposure_rows:
         _, shown_texts = decisions_by_address.setdefault(row["address"], (row["decision"], []))
+        if row["kind"] == NO_KIND:
+            continue
         ids = tuple(map(str, json.loads(row["text_ids"] or "[]")))
         shown_texts.append(
             ShownTexts(row["kind"], row["texts"], ids, row["share"], row["expected"])

@@ -209,6 +209,14 @@ def find_decisions(
         if (row["unit"], who) not in first or rank > ranks[row["unit"], who]:
             first[row["unit"], who] = decision._replace(moment=FIRST)
             ranks[row["unit"], who] = rank
+    if not last and not decided.head(1).collect().height:
+        raise InputError(
+            Problem(
+                f"{run.path}: the run records no decisions",
+                hint="its study type named none, or an earlier version of Folkmoot left out "
+                "decisions without texts",
+            )
+        )
     if not last:
         raise InputError(
             Problem(
