@@ -22,6 +22,7 @@ from folkmoot.errors import RunPausedError
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import Verdict
+from folkmoot.report.document.deviations import list_deviations
 from folkmoot.report.document.front import (
     DesignLane,
     build_front_page,
@@ -141,6 +142,50 @@ def list_lanes(path: Path) -> tuple[list[DesignLane], list[DesignLane]]:
     covered = analysed_parts(study, run)
     assert isinstance(covered, PartialRun) and covered.parts.complete
     return list(design_lanes(whole.folder, study)), list(design_lanes(covered, study))
+
+
+PANEL = """
+import folkmoot as fm
+from folkmoot.engine.study.study import ExpectedRows
+
+class Answer(fm.Row, table="panel"):
+    participant_id: str
+    condition: str
+    wave: int
+
+async def protocol(session):
+    people = [fm.Speaker(f"p{i}") for i in range(6)]
+    await session.seal("panel", [who.id for who in people])
+
+    async def ask(scope, who):
+        for wave in (1, 2, 3):
+            await scope.ask(who, "How are you?")
+            condition = "even" if int(who.id[1:]) % 2 == 0 else "odd"
+            scope.record(Answer(participant_id=who.id, condition=condition, wave=wave))
+
+    await session.map(people, ask)
+
+KEYS = lambda sealed: tuple(
+    {"participant_id": who, "wave": wave} for who in sealed["panel"] for wave in (1, 2, 4)
+)
+STUDY = fm.Study(
+    "panel", "Panel", fm.StudyConfig, protocol, tables=(Answer,),
+    expected_rows=lambda sealed: [
+        ExpectedRows("panel", ("participant_id", "wave"), KEYS(sealed))
+    ],
+)
+"""
+
+
+def test_participants_with_several_planned_rows_count_once(tmp_path: Path) -> None:
+    (tmp_path / "panel.py").write_text(PANEL)
+    (tmp_path / "panel.yaml").write_text("study: panel.py\n")
+    run = folkmoot.run(tmp_path / "panel.yaml", model="synthetic", out=tmp_path / "run").folder
+    study = find_study_of_run(run)
+    assert {lane.size for lane in design_lanes(run, study)} == {"3 participants"}
+    # Each row of the plan is a wave of a participant, and the plan has another last wave.
+    deviations = list_deviations(run, study)
+    assert "No record of 6 planned rows: p0 4, p1 4, p2 4 and 3 more." in deviations
 
 
 def test_a_partial_run_states_the_size_of_the_plan(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ from folkmoot.engine.study.author_checks import (
 )
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.decision_design import DecisionDesign
+from folkmoot.engine.study.expected_rows import ExpectedRows
 from folkmoot.engine.study.imported_study import ImportedStudy
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
@@ -74,29 +75,6 @@ from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar, find_main_run
 from folkmoot.storage.table_buffer import TableBuffer, TemporaryRowFile
 from folkmoot.storage.tables import CONDITION_COLUMNS, Table, build_codebook
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedRows:
-    """The rows that `plan.json` expects in one table."""
-
-    # A report compares them with the run.
-
-    table: str
-    # Columns that identify a row. All other columns of `rows` were fixed before the run.
-    key: tuple[str, ...]
-    rows: tuple[Mapping[str, object], ...]
-    # The noun for a row in sentences.
-    unit: str = "participant"
-    # A column and its value that mark a row as finished. Empty if there is no such column.
-    done: tuple[str, str] = ("", "")
-    # A column, and the beginning of its text in rows that the stopping rule of the study ended.
-    # Such a row follows the plan. Empty if no row is ended by a rule.
-    stopped: tuple[str, str] = ("", "")
-    # The column that divides the run into parts, such as sets. A report of an unfinished run covers
-    # its complete parts only ("2 of 6 sets"). A part is complete when all its planned rows are
-    # recorded, so they must be recorded when the part ends.
-    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

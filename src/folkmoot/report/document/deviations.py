@@ -20,7 +20,8 @@ from folkmoot.engine.session.folder_access import describe_other_version
 from folkmoot.engine.session.plan import CLAIMS, DESIGN, sealed_data
 from folkmoot.engine.settings.hypotheses import hypotheses_of
 from folkmoot.engine.settings.run_claims import sealed_claims
-from folkmoot.engine.study.study import ExpectedRows, Study, restate_claims
+from folkmoot.engine.study.expected_rows import ExpectedRows
+from folkmoot.engine.study.study import Study, restate_claims
 from folkmoot.errors import StorageError
 from folkmoot.hints import join_first, shorten
 from folkmoot.measures.inference.claims import Claim, is_same_comparison
@@ -209,7 +210,7 @@ def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
         for row in RowStream(table.select(column for column in columns if column in wanted))
     }
     planned_rows = {_row_key(row, known): row for row in planned.rows}
-    unit = planned.unit
+    unit = planned.noun
     absent = [key for key in planned_rows if key not in recorded_rows]
     found = []
     if absent:

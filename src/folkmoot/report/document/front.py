@@ -402,20 +402,30 @@ def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
         # The planned rows may not name conditions. Then the table of the run may name them.
         if condition_column(plan) is None and run.has_table(planned.table):
             table = run.scan_table(planned.table)
-        if (by := condition_column(table)) is None:
+        by = condition_column(table)
+        # Participants with several rows, such as the waves of a panel, count once.
+        ids = () if planned.unit else planned.participant_key
+        noun = "participant" if ids else planned.noun
+        if by is None:
             rows = plan if run.partial else table
-            count = rows.select(pl.len()).collect().item()
-            return "", {EVERYBODY: format_count(count, planned.unit) + mark}
-        counts = Counter(table.select(pl.col(by).cast(pl.String)).collect()[by].drop_nulls())
+            return "", {EVERYBODY: format_count(_count_distinct(rows, ids), noun) + mark}
+        rows = table.unique([by, *ids], maintain_order=True) if ids else table
+        counts = Counter(rows.select(pl.col(by).cast(pl.String)).collect()[by].drop_nulls())
         if run.partial and table is not plan:
             # The table of a partial run has rows of complete parts only. The plan has the size of
             # a condition only if that is the only one.
             if len(counts) == 1:
-                counts = Counter(dict.fromkeys(counts, len(planned.rows)))
+                counts = Counter(dict.fromkeys(counts, _count_distinct(plan, ids)))
             else:
                 mark = " so far"
-        return by, {arm: format_count(n, planned.unit) + mark for arm, n in counts.items()}
+        return by, {arm: format_count(n, noun) + mark for arm, n in counts.items()}
     return "", {}
+
+
+def _count_distinct(rows: pl.LazyFrame, ids: Sequence[str]) -> int:
+    # The number of rows, or of distinct values of the columns `ids`.
+    rows = rows.unique([*ids]) if ids else rows
+    return int(rows.select(pl.len()).collect().item())
 
 
 def trust_lights(

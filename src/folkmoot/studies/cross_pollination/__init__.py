@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study.study import ExpectedRows, Study
+from folkmoot.engine.study.expected_rows import ExpectedRows
+from folkmoot.engine.study.study import Study
 from folkmoot.kit import coding
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure import ExposureRow

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.study.study import ExpectedRows
+from folkmoot.engine.study.expected_rows import ExpectedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.measures.inference.power import DesignSize

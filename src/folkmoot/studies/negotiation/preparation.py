@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from folkmoot.engine.study.study import ExpectedRows
+from folkmoot.engine.study.expected_rows import ExpectedRows
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.studies.negotiation.config import NegotiationConfig

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.calls.model_routing import names_hosted_model
-from folkmoot.engine.study.study import ExpectedRows
+from folkmoot.engine.study.expected_rows import ExpectedRows
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count

@@ -14,7 +14,8 @@ from openpyxl.utils.cell import column_index_from_string
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Utterance, build_messages
-from folkmoot.engine.study.study import ExpectedRows, Preview
+from folkmoot.engine.study.expected_rows import ExpectedRows
+from folkmoot.engine.study.study import Preview
 from folkmoot.errors import InputError, Problem
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.inference.power import DesignSize
