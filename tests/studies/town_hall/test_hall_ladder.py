@@ -20,7 +20,11 @@ from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import ballot_type
 from folkmoot.studies.town_hall.answers.repairs import AskContext
-from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_answer_type
+from folkmoot.studies.town_hall.answers.turns import (
+    reflection_answer_type,
+    speaking_answer_type,
+    turn_answer_type,
+)
 from tests.shown import render_run_text
 from tests.sweeps import sample_daily
 
@@ -120,6 +124,57 @@ def test_an_unread_thought_still_speaks_and_has_no_stance(tmp_path: Path) -> Non
     rows = hall_run.table("rounds").filter(agent_id="A02")
     assert rows["overall_stance"].to_list() == [None] * 3
     assert rows["thinking_parse_error"].all()
+
+
+@pytest.mark.parametrize("level", ["1", "2-1"])
+@pytest.mark.parametrize("lacking", ["null", "absent"])
+def test_an_answer_without_a_stance_keeps_its_other_fields(
+    tmp_path: Path, lacking: str, level: str
+) -> None:
+    opinion = {"agent_id": "A01", "opinion_summary": "x", "why_compelling": "y"}
+    felt = {"my_feeling": "angry", "agree_level": 4, "reason": "r", "want_to_respond": True}
+
+    def without_stance(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        stance = {"think": "overall_stance", "reflect": "stance_evolution"}.get(key[0])
+        if key[1] != "A02" or stance is None:
+            return said
+        del said[stance]
+        if key[0] == "reflect":
+            said["most_compelling"] = opinion
+        elif key[2] != 1:
+            said["reactions"] = [{"target_agent": "A01", "target_summary": "rents", **felt}]
+        else:
+            said["key_concerns"] = ["The rents."]
+        return said | ({stance: None} if lacking == "null" else {})
+
+    model = answer_in_one_session(without_stance) if level == "1" else without_stance
+    settings = small_hall(tmp_path) | {"levels": [level]}
+    run = run_hall(tmp_path, settings, make_model(model))
+    rows = run.table("rounds").filter(agent_id="A02").sort("round")
+    assert not rows["thinking_parse_error"].any()
+    assert rows["stance_missing"].to_list() == ["missing_value"] * 3
+    assert rows["most_compelling"].to_list() == ["A01", "A01", None]
+    assert rows["stance_after_missing"].to_list() == ["missing_value", "missing_value", None]
+    own = run.table("reactions").filter(speaker="A02", target="A01")
+    assert own["agree_level"].to_list() == [4, 4]
+    quality = run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
+    assert quality["thoughts_unread"] == 0 and quality["dropped"]["missing_value"] == 5
+
+
+@pytest.mark.parametrize("stated", [{}, {"current_stance": None}])
+def test_a_reflection_that_states_nothing_is_no_answer(stated: dict[str, Any]) -> None:
+    reflection = {"stance_evolution": stated, "most_compelling": None, "next_round_strategy": ""}
+    answer_type = reflection_answer_type(AskContext(("A01", "A02"), "A02", stance="support"))
+    assert answer_type.salvage_reply(json.dumps(reflection)) is None
+    in_words = reflection | {"stance_evolution": "support", "next_round_strategy": "Ask."}
+    rest = answer_type.salvage_reply(json.dumps(in_words))
+    assert rest is not None and rest.value.missing == {"stance_evolution": "unknown_value"}
+    stance = {"current_stance": None, "change_reason": "The rents."}
+    read = answer_type.salvage_reply(json.dumps(reflection | {"stance_evolution": stance}))
+    assert read is not None and read.value.stance_evolution is not None
+    assert read.value.stance_evolution.missing["current_stance"] == "missing_value"
+    assert read.value.stance_evolution.change_reason == "The rents."
 
 
 def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:

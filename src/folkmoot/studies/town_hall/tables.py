@@ -124,7 +124,7 @@ class RoundRow(OfDiscussion, table="rounds"):
     )
     stance_missing: str | None = column(
         "reason why THINK has no stance: none_of_these, declined, template_sentence (the reply "
-        "repeats the prompt) or unparsed"
+        "repeats the prompt), missing_value, unknown_value or unparsed (the whole reply)"
     )
     silent: bool = column(SILENT)
     words: int = column(

@@ -126,6 +126,8 @@ class Record(BaseModel):
     # Closed field (a stance, a rating, an agreement) → a valid value that holds its place while the
     # other fields are validated.
     CLOSED: ClassVar[Mapping[str, object]] = {}
+    # Fields without which the rest of the last reply counts, if it states anything else.
+    MAY_LACK: ClassVar[tuple[str, ...]] = ()
 
     missing: SkipJsonSchema[Mapping[str, str]] = Field(default_factory=dict, alias="_missing")
 
@@ -152,6 +154,7 @@ class Record(BaseModel):
         )
         reading = ValidationContext.from_info(info)
         missing = cls._find_missing(given, reading.echoed)
+        missing |= cls._find_lacking(given, missing, Repairer.from_info(info))
         unread = {
             unread_field.rpartition(".")[2]
             for unread_field in reading.unread_fields
@@ -183,6 +186,28 @@ class Record(BaseModel):
             if (way_out := parse_way_out(raw.get(name), WAYS_OUT)) is not None:
                 missing[name] = way_out.reason
         return missing
+
+    @classmethod
+    def _find_lacking(
+        cls, given: Mapping[str, object], missing: Mapping[str, str], repairer: Repairer
+    ) -> dict[str, str]:
+        # Field → reason, for each field of `MAY_LACK` that the last reply left out or gave as null.
+        # The validators read all other values, except a text in place of an object.
+        if not repairer.reading.salvage:
+            return {}
+        is_stated = any(given.get(name) for name in cls.model_fields if name not in cls.MAY_LACK)
+        lacking = {}
+        for name in cls.MAY_LACK if is_stated else ():
+            stated = given.get(name)
+            if isinstance(stated, Mapping):
+                has_value = any(stated.values())
+            else:
+                is_object = isinstance(cls._placeholder_value(name), Record)
+                has_value = bool(stated) and not is_object
+            if not has_value and name not in missing:
+                lacking[name] = UNKNOWN_VALUE if stated else MISSING_VALUE
+                repairer.note(name, lacking[name], stated)
+        return lacking
 
     def _lists_to_state(self, _asked: AskContext) -> tuple[str, ...]:
         # The lists whose emptiness is a finding, so that only the speaker may state it.

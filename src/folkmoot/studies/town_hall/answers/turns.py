@@ -199,6 +199,7 @@ class Thinking(Minimal):
     model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
 
     CLOSED: ClassVar = {"overall_stance": STANCES[0]}
+    MAY_LACK: ClassVar = ("overall_stance",)
 
     reactions: tuple[Reaction, ...] = Field(
         description="one entry for each other resident who was heard"
@@ -358,6 +359,14 @@ class StanceEvolution(Record):
             name: UNKNOWN_VALUE for name in stance_fields if name in unread and not raw.get(name)
         }
         recorded_stance = repairer.asked.stance
+        if repairer.reading.salvage and any(raw.values()):
+            # The rest of the last reply counts without the stance that it lacks.
+            lacking = [
+                name for name in stance_fields[:2] if raw.get(name) is None and name not in missing
+            ]
+            missing |= dict.fromkeys(lacking, MISSING_VALUE)
+            if "current_stance" in lacking:
+                repairer.note("stance_evolution.current_stance", MISSING_VALUE, None)
         before, after = (
             None if name in missing else repairer.stance_or_reask(raw.get(name), name)
             for name in stance_fields[:2]
@@ -402,6 +411,8 @@ class Reflection(Minimal):
         "Reflection", "REFLECT: private, between rounds; feeds the same resident's next THINK only."
     )
 
+    MAY_LACK: ClassVar = ("stance_evolution",)
+
     most_compelling: Annotated[Compelling | None, WithJsonSchema(json_schema(Compelling))] = Field(
         description="the opinion that convinced most, or null if none did"
     )
@@ -428,16 +439,20 @@ class Reflection(Minimal):
     @field_validator("stance_evolution", mode="before")
     @classmethod
     def _replace_missing(cls, raw: object) -> object:
-        # The type refuses an empty text, so the question is re-asked. A reflection without a stance
-        # is no answer.
+        # The type refuses an empty text, so the question is re-asked.
         return raw or ""
 
     @classmethod
     def _placeholder_value(cls, name: str) -> object:
         if name != "stance_evolution":
             return super()._placeholder_value(name)
-        return StanceEvolution(
-            previous_stance=None, current_stance=None, change_type=None, change_reason=""
+        # Skip validation, because an answer without a stance is re-asked.
+        return StanceEvolution.model_construct(
+            previous_stance=None,
+            current_stance=None,
+            change_type=None,
+            change_reason="",
+            missing={},
         )
 
 
