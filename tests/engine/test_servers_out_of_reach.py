@@ -133,3 +133,27 @@ def test_key_for_plain_http_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=r"api\.example\.org") as caught:
         run(STUDY, build_settings("http://api.example.org/v1"), out=tmp_path / "run")
     assert "a-key-of-mine" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_key_that_a_server_repeats_is_written_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, encoded_key = "my+own/key&of=mine", "my%2Bown%2Fkey%26of%3Dmine"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    received: list[str] = []
+
+    async def repeat_key(request: web.Request, handler: object) -> web.StreamResponse:
+        received.append(request.headers["Authorization"])
+        if len(received) == 2:
+            return web.Response(status=500, text=f"<p>Bad gateway: {encoded_key}</p>")
+        message = {"role": "assistant", "content": f"Your key is {key}."}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return web.json_response({"id": f"id-{key}", "model": f"m-{key}", "choices": [choice]})
+
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = repeat_key
+        run(STUDY, build_settings(server.openai), out=tmp_path / "run")
+    assert received == [f"Bearer {key}"] * (QUESTION_COUNT + 1)
+    contents = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"Your key is [key removed]." in contents and b"Bad gateway" in contents
+    assert key.encode() not in contents and encoded_key.encode() not in contents

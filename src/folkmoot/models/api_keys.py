@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 from dotenv import dotenv_values
 
 from folkmoot.errors import InputError, Problem
 
 REDACTED_KEY = "[key removed]"
+# A shorter value would be replaced inside ordinary words.
+MIN_KEY_CHARACTERS = 8
 _KEY_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET)$|^(?:GOOGLE|OPENAI|ANTHROPIC|MOONSHOT|EXAONE)$")
 # The shapes of vendors' keys, for keys that reached a text by another way than the environment.
 _KEY_SHAPES = re.compile(
@@ -96,10 +99,13 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     # Keys are also the values of key variables in the environment, and texts that are shaped like
     # keys.
     secret_values = {secret for secret in secrets if secret}
-    # A shorter value would be replaced inside ordinary words.
     secret_values.update(
-        value for name, value in os.environ.items() if _KEY_NAME.search(name) and len(value) >= 8
+        value
+        for name, value in os.environ.items()
+        if _KEY_NAME.search(name) and len(value) >= MIN_KEY_CHARACTERS
     )
+    # Error pages of proxies show keys as they stand in a URL.
+    secret_values.update([quote(secret, safe="") for secret in secret_values])
     # Longest first, because one secret may be the beginning of another.
     for secret in sorted(secret_values, key=len, reverse=True):
         text = text.replace(secret, REDACTED_KEY)

@@ -118,7 +118,7 @@ class ChatProvider(Provider):
             request, capabilities, response[2], response[0]
         ):
             return None
-        return self._wire.read(self.decode_reply, response)
+        return self._decode_and_redact(response)
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         for _ in range(MAX_CAPABILITY_RETRIES):
@@ -127,7 +127,10 @@ class ChatProvider(Provider):
             reply = self.decode_or_relearn(request, capabilities, response)
             if reply is not None:
                 return reply
-        return self._wire.read(self.decode_reply, response)
+        return self._decode_and_redact(response)
+
+    def _decode_and_redact(self, response: HttpResponse) -> Completion:
+        return self._wire.redact_reply(self._wire.read(self.decode_reply, response))
 
     async def close(self) -> None:
         await self._wire.close()

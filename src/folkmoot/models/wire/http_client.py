@@ -28,8 +28,8 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.hints import collapse_spaces, shorten
-from folkmoot.models.api_keys import redact_keys
-from folkmoot.models.request import FloatArray, JsonObject, ProviderSettings, Usage
+from folkmoot.models.api_keys import MIN_KEY_CHARACTERS, REDACTED_KEY, redact_keys
+from folkmoot.models.request import Completion, FloatArray, JsonObject, ProviderSettings, Usage
 from folkmoot.models.urls import find_secrets, join_url, require_encryption
 from folkmoot.transport import (
     Failure,
@@ -202,6 +202,16 @@ class HttpClient:
     def redact_key(self, text: str) -> str:
         """Return a text without the key of this server."""
         return redact_keys(text, self._secrets)
+
+    def redact_reply(self, reply: Completion) -> Completion:
+        """Return a reply without the key of this server."""
+        # Some proxies repeat the key. Only exact keys are replaced, because a model may write texts
+        # that look like keys.
+        texts = {name: getattr(reply, name) for name in ("text", "model_served", "request_id")}
+        for secret in filter(None, self._secrets):
+            if len(secret) >= MIN_KEY_CHARACTERS:
+                texts = {name: text.replace(secret, REDACTED_KEY) for name, text in texts.items()}
+        return reply._replace(**texts)
 
     def read(
         self, decode: Callable[[int, Mapping[str, str], bytes], R], response: HttpResponse
