@@ -485,11 +485,17 @@ def test_one_sided_yes_shares_fail():
         (("Strongly agree", "Agree", "Disagree", "Strongly disagree"), False),
         (("strong_support", "support", "neutral", "oppose", "strong_oppose"), False),
         (("agree", "disagree", "partial_agree", "cite", "question"), False),
+        (("Ja", "Nein", "Enthaltung"), True),
+        (("はい", "いいえ"), True),
+        (("eher ja", "ja", "nein", "eher nein"), False),
     ],
 )
 def test_a_scale_is_no_yes_or_no_question(options: tuple[str, ...], is_yes_or_no: bool) -> None:
     result = check_yes_share([Shown(options, options[1], n) for n in range(60)])
     assert (result.value is not None) == is_yes_or_no
+    assert result.value or result.says == (
+        "Too few answers with known words for yes and no to say."
+    )
 
 
 def test_a_workbook_reply_with_options_or_a_range_is_a_closed_answer() -> None:

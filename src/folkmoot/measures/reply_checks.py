@@ -475,10 +475,37 @@ def check_yes_share(choices: Iterable[Shown], unit_name: str = UNIT_NAME) -> Che
     return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
 
 
-YES = frozenset({"yes", "agree", "support", "approve", "for"})
-
-
-NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
+# The words for yes and no in lower case, because studies are held in many languages. A question
+# with other words is not counted.
+YES = frozenset(
+    (
+        *("yes", "agree", "support", "approve", "for"),
+        *("ja", "dafür", "oui", "pour", "sí", "si", "a favor", "sim", "sì", "da", "voor", "kyllä"),
+        *("tak", "ano", "igen", "да", "за", "так", "ναι", "evet", "ya", "نعم", "כן", "हाँ"),
+        *("はい", "賛成", "是", "赞成", "贊成", "예", "네", "찬성"),
+    )
+)
+NO = frozenset(
+    (
+        *("no", "disagree", "oppose", "reject", "against"),
+        *(
+            "nein",
+            "dagegen",
+            "non",
+            "contre",
+            "en contra",
+            "contra",
+            "não",
+            "nu",
+            "nee",
+            "tegen",
+            "nej",
+            "nei",
+        ),
+        *("ei", "nie", "ne", "nem", "нет", "против", "ні", "όχι", "hayır", "tidak", "لا", "לא"),
+        *("नहीं", "いいえ", "反対", "否", "反对", "反對", "아니요", "아니오", "반대"),
+    )
+)
 
 
 @lru_cache(maxsize=1024)

@@ -649,7 +649,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "few votes": "Too few votes to say.",
         "few ratings": "Too few ratings to say.",
         "few retests": "Too few different answers were given twice to say.",
-        "few yes or no": "Too few yes/no answers to say.",
+        "few yes or no": "Too few answers with known words for yes and no to say.",
         "no answers": "No answers in this run.",
         "no such answers": "No such answers in this run.",
         "no closed answers": "No reply of this run had to be a single choice or number.",
