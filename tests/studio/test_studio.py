@@ -325,6 +325,24 @@ def test_later_input_is_saved_in_the_rows_that_the_page_shows(
     enter_value('["controls", "confounders", 0]', "region", "- region\n")
 
 
+@pytest.mark.parametrize("leave", ["close", "back"])
+def test_what_was_typed_last_is_saved_when_the_page_is_left(
+    leave: str, browser: Browser, studio: StudioProcess
+) -> None:
+    file = studio.folder / "left.yaml"
+    study = "study: focus_group\ncategory: ovens\nproduct_concept: An oven\nnum_personas: 3\n"
+    file.write_text(study, "utf-8")
+    page = browser.new_page()
+    page.goto(studio.link)
+    page.get_by_role("link", name="left.yaml").click()
+    expect(page.locator("#status")).to_contain_text("No mistake")
+    page.get_by_label("Participants in a group").fill("7")
+    if leave == "back":
+        page.go_back()
+    page.close(run_before_unload=True)
+    wait_until(lambda: "num_personas: 7\n" in file.read_text("utf-8"))
+
+
 @pytest.mark.nightly(part="pages")
 def test_the_focus_moves_to_the_element_that_a_button_changed(
     page: Page, studio: StudioProcess

@@ -206,7 +206,7 @@ async def test_a_form_of_another_question_is_refused(tmp_path: Path, kind: str) 
         status, page = await send(
             visitor, links["p_2"] + "/answer", {"question": question_of_other_seat.id}
         )
-        assert status == 409 and "This seat is closed" in page
+        assert status == 409 and "This seat is closed" in page and STALE in page
 
 
 async def test_the_first_of_two_answers_counts(tmp_path: Path) -> None:

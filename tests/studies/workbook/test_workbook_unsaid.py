@@ -173,6 +173,17 @@ def test_hidden_rows_columns_and_sheets_are_read_and_reported(tmp_path: Path) ->
     assert load_workbook_config(tmp_path / "book.xlsx").workbook.profiles == plain.workbook.profiles
 
 
+def test_a_hidden_sheet_of_notes_is_not_read(tmp_path: Path) -> None:
+    def change(book: Any) -> None:
+        book.create_sheet("notes")["A1"] = "for us"
+        book["notes"].sheet_state = "hidden"
+
+    found = list_advisories(make_workbook(), tmp_path, change)
+    assert [note for note in found if "notes" in note] == [
+        "the sheet notes is for people; it is not read"
+    ]
+
+
 def test_rows_behind_a_filter_are_reported(tmp_path: Path) -> None:
     def change(book: Any) -> None:
         sheet = book[PEOPLE]

@@ -110,4 +110,11 @@
     },
     true,
   );
+  // The tab is closed, or the researcher goes back. This request is sent although the page is gone.
+  addEventListener("pagehide", () => {
+    // A button named `action` hides the property of this name.
+    const address = form()?.getAttribute("action");
+    if (dirty) navigator.sendBeacon(address, new URLSearchParams(new FormData(form())));
+    dirty = false;
+  });
 })();

@@ -98,6 +98,11 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     problems.found[:0] = sheet_problems(layout, sheet_names, list(book.sheets), book.hidden)
     problems.structural = any(own_name not in sheet_names for own_name in SHEETS)
     problems.notes.insert(0, describe_layout(layout, sheet_names))
+    problems.notes += [
+        f"the sheet {name} is hidden in the spreadsheet; it is read all the same"
+        for name in sheet_names.values()
+        if name in book.hidden
+    ]
     if NOTES_SHEET in book.sheets:
         problems.notes.append(f"the sheet {NOTES_SHEET} is for people; it is not read")
     sheets = {own_name: book.sheets[name] for own_name, name in sheet_names.items()}

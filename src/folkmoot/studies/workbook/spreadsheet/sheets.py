@@ -162,8 +162,6 @@ def _is_rounded(value: float, text: str) -> bool:
 
 
 def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
-    if raw.is_hidden:
-        yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in raw.hidden_rows if row in sheet.rows}):
         hidden_text = "hidden by a filter" if raw.is_filtered else "hidden"
         yield (
