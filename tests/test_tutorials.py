@@ -7,10 +7,13 @@ import shlex
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
+from folkmoot.kit.controls.conversations import find_decisions
+from folkmoot.kit.exposure import describe_deviations
 from folkmoot.storage.run_folder import RunFolder
 from tests.fenced import ROOT, find_blocks
 
@@ -39,6 +42,11 @@ def test_the_study_type_of_the_tutorial_runs_with_its_commands(folder: Path) -> 
     assert jurors.height == 200 and set(jurors["condition"]) == {"read", "alone"}
     texts = run.read_table("provenance")
     assert texts.filter(texts["kind"] == "utterance").height >= 200
+    # Each vote is a decision: the first and the final one of each juror.
+    assert len(find_decisions(run)) == 400
+    assert describe_deviations(run) == []
+    shown = run.read_table("exposure").filter(pl.col("texts") > 0)
+    assert set(shown["condition"]) == {"read"} and set(shown["decision"]) == {"second vote"}
     report = (folder / "outputs/jury/report.html").read_text("utf-8")
     assert "changed their vote" in report
 

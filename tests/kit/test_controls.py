@@ -248,8 +248,9 @@ def test_controls_of_a_run_without_decisions_are_refused(tmp_path: Path) -> None
     settings = tmp_path / "own.yaml"
     settings.write_text("study: ./own.py\nmodel: synthetic\n")
     run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
-    with pytest.raises(InputError, match="records no decisions"):
+    with pytest.raises(InputError, match="records no decisions") as refusal:
         find_decisions(run)
+    assert "declares them with an ExposureTable" in refusal.value.problems[0].hint
     # As in runs of earlier versions, whose decisions without texts had no row.
     write_table(
         run.path / "tables",

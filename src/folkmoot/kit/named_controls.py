@@ -95,7 +95,7 @@ def require_decisions(found: StudyFile) -> None:
                 file=str(found.path),
                 key="controls",
                 hint="leave the key out, or let the study declare its decisions "
-                "(docs/writing_a_study.md)",
+                "with an ExposureTable (docs/tutorials/study_type.md)",
             )
         )
 

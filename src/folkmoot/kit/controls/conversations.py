@@ -155,7 +155,11 @@ def find_decisions(
     # several participants is a decision of each of them.
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
-            Problem(f"{run.path}: the run records no decisions", hint="its study type names none")
+            Problem(
+                f"{run.path}: the run records no decisions",
+                hint="its study type declares none; a study type of your own declares them with "
+                "an ExposureTable (docs/tutorials/study_type.md)",
+            )
         )
     asked = (
         run.scan_table("answers")
@@ -213,7 +217,7 @@ def find_decisions(
         raise InputError(
             Problem(
                 f"{run.path}: the run records no decisions",
-                hint="its study type named none, or an earlier version of Folkmoot left out "
+                hint="its study type declared none, or an earlier version of Folkmoot left out "
                 "decisions without texts",
             )
         )
