@@ -11,7 +11,7 @@ from itertools import count
 
 import json_repair
 
-from folkmoot.conversation.reply_forms import refuses_at_its_ends
+from folkmoot.conversation.reply_forms import is_bare_refusal, refuses_at_its_ends
 from folkmoot.json_text import replace_lone_surrogates
 
 # The repair library needs seconds for thousands of open braces and for very long texts. If a model
@@ -160,9 +160,12 @@ def refuses_beside_json(reply: str) -> bool:
     """
     blocks = [block for block in reply.split("```")[1::2] if block.strip()]
     if blocks and _holds_json(blocks, "{["):
-        return any(map(refuses_at_its_ends, reply.split("```")[::2]))
+        parts = reply.split("```")[::2]
+        return is_bare_refusal(parts[0]) or any(map(refuses_at_its_ends, parts))
     start = min((reply.index(opening) for opening in "{[" if opening in reply), default=len(reply))
-    return refuses_at_its_ends(reply[:start]) or refuses_at_its_ends(text_after_json(reply))
+    before, after = reply[:start], text_after_json(reply)
+    # After an object, "No comment." may mean that there is nothing to add.
+    return is_bare_refusal(before) or any(map(refuses_at_its_ends, (before, after)))
 
 
 def _holds_json(blocks: list[str], openings: str) -> bool:

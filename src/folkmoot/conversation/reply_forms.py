@@ -362,11 +362,13 @@ _REFUSAL = re.compile(
 MAX_REFUSAL_CHARACTERS = 300
 # Refusals to answer at all, as whole clauses. Unlike `_REFUSAL`, they do not match a refusal of
 # something else: "I can't take part in a pub crawl", "I cannot say no to sushi".
+_POLITELY = r"(?:(?:must|have to|respectfully|politely|kindly) )*"
 _UNWILLING = (
-    r"\bi(?: (?:can(?:'t|not)|won't|will not|(?:must |have to )?(?:decline|refuse) to|"
+    rf"\bi(?: (?:can(?:'t|not)|won't|will not|{_POLITELY}(?:decline|refuse) to|"
     r"choose not to|(?:would )?prefer not to|would rather not|(?:don't|do not) (?:want|wish) to)"
     r"|'d rather not|'d prefer not to"
-    r"|(?: am|'m) (?:unable|unwilling|not (?:able|willing|going)) to) "
+    r"|(?: am|'m) (?:unable to|unwilling to|not (?:able|willing|going) to|choosing not to"
+    rf"|{_POLITELY}(?:declining|refusing) to)) "
 )
 _ASKED = (
     r"(?:votes?|voting|questions?|requests?|tasks?|ballots?|surveys?|polls?|study|exercises?|"
@@ -387,7 +389,8 @@ _TO_ANSWER = (
 # Without a name of what is asked, these verbs may refuse an option.
 _TO_ACT = r"(?:take part|participate|engage|do|role-?play)"
 _AT_ONCE = (
-    r"\bi(?:'d|'ll| would| will| must| have to| choose to)?(?: rather)? (?:refuse|decline|abstain)"
+    r"\bi(?:'d|'ll| would| will| must| have to| choose to)?"
+    r"(?: (?:rather|respectfully|politely|kindly))? (?:refuse|decline|abstain)"
     rf"(?: from {_ASKED})?"
 )
 _CLAUSE_END = (
@@ -407,6 +410,74 @@ _ONLY_REFUSAL = re.compile(
     rf"(?P<refusal>as an ai\b.*|{_SURE_REFUSAL}\W*(?:(?:because i(?:'m| am)|as) an ai\b.*)?)?",
     re.IGNORECASE,
 )
+# Refusals that are a whole sentence. In a longer sentence the same words refuse something else: "I
+# cannot rate it higher than 3".
+_PLEASANTRIES = (
+    r"\W*(?:(?:i(?:'m| am) (?:sorry|afraid)|sorry|apologies|no|thank you|thanks|but|that|actually|"
+    r"honestly|unfortunately|as an ai(?: language model| model)?)\W+)*"
+)
+_RATED = (
+    r"(?: (?:this|that|it|the|these|those|them|any|either|your|such|all|of|for|on|to|with|about|"
+    r"proposals?|plans?|items?|options?|ideas?|concepts?|products?|motions?|statements?|topics?|"
+    rf"matters?|issues?|people|persons?|{_ASKED}))*"
+)
+_TO_RATE = (
+    r"(?:(?:rate|score|rank|grade|evaluate|assess|judge|answer|comment)\b"
+    r"|(?:give|provide|state|share|offer|assign) (?:(?:you|it|this|that|them) )?"
+    r"(?:an?|any|my|the|this|that) (?:(?:numerical|numeric|single|specific|definite|exact) )?"
+    r"(?:ratings?|scores?|rankings?|numbers?|values?|estimates?|assessments?|evaluations?|"
+    r"judge?ments?|answers?|opinions?|preferences?|choices?|stance|position|comments?)\b"
+    rf"){_RATED}"
+)
+_UNCOMFORTABLE = (
+    r"i(?: (?:don't|do not) feel|(?: am|'m) not) comfortable (?:with )?(?:rating|scoring|ranking|"
+    r"grading|evaluating|assessing|judging|answering|commenting|voting|choosing|saying)\b"
+    rf"{_RATED}"
+)
+_REFUSING_SENTENCE = re.compile(
+    rf"{_PLEASANTRIES}(?P<refusal>{_UNWILLING}{_TO_RATE}|{_UNCOMFORTABLE})"
+    r"(?: (?:now|today|here|please|at all|at this time)|,? sorry)*"
+    r"(?:,? (?:(?:because|since)\b[^:]*|as an ai\b[^:]*))?[^\w:]*",
+    re.IGNORECASE,
+)
+# These refuse to answer only if a text has no other words. "Without the park? I'd rather not."
+_BARE_REFUSAL = re.compile(
+    rf"{_PLEASANTRIES}(?:i(?:'d| would) rather not|i(?:'d| would)? prefer not to|"
+    r"i (?:don't|do not) (?:want|wish) to|(?:i have )?no comment)[^\w:]*",
+    re.IGNORECASE,
+)
+# The speaker answers in spite of the words before: "I cannot rate this. Still, here is my guess."
+_ANSWERS_ALL_THE_SAME = re.compile(
+    r"\b(?:but|however|still|nevertheless|nonetheless|that said|even so|anyway|if (?:i|you)|"
+    r"(?:here|this|below|following) (?:is|are)|here's|forced|my (?:best |own )?(?:answer|vote|"
+    r"rating|score|choice|guess|estimate))\b",
+    re.IGNORECASE,
+)
+# The number of sentences at either end of a text that may refuse to answer.
+MAX_END_SENTENCES = 3
+
+
+def _split_sentences(text: str) -> list[str]:
+    sentences = re.split(r"(?<=[.!?;])\s+|\n+", text.replace("’", "'"))
+    return [sentence for sentence in sentences if sentence.strip()]
+
+
+def _has_refusing_sentence(text: str) -> bool:
+    sentences = _split_sentences(text)
+    for i, sentence in enumerate(sentences):
+        is_at_end = min(i, len(sentences) - 1 - i) < MAX_END_SENTENCES
+        if is_at_end and _REFUSING_SENTENCE.fullmatch(sentence):
+            return not any(map(_ANSWERS_ALL_THE_SAME.search, sentences[i + 1 :]))
+    return False
+
+
+def is_bare_refusal(text: str) -> bool:
+    """Return whether an English text has no other words than a refusal such as "I'd rather not."
+
+    Beside an answer, the same words refuse something else.
+    """
+    sentences = _split_sentences(text[: MAX_REFUSAL_CHARACTERS + 1])
+    return bool(sentences) and all(map(_BARE_REFUSAL.fullmatch, sentences))
 
 
 def looks_like_refusal(text: str) -> bool:
@@ -421,11 +492,15 @@ def refuses_at_its_ends(text: str) -> bool:
     A text that refuses only an option or another thing does not.
     """
     ends = text[:MAX_REFUSAL_CHARACTERS], text[-MAX_REFUSAL_CHARACTERS:]
-    return any(_REFUSES_TO_ANSWER.search(end.replace("’", "'")) for end in ends)
+    is_refused = any(_REFUSES_TO_ANSWER.search(end.replace("’", "'")) for end in ends)
+    return is_refused or _has_refusing_sentence(text)
 
 
 def is_only_refusal(text: str) -> bool:
     """Return whether an English text is nothing but a refusal to answer."""
     sentences = re.split(r"[.!?;\n]+", text.replace("’", "'"))
-    refusals = [_ONLY_REFUSAL.fullmatch(sentence) for sentence in sentences]
+    refusals = [
+        _REFUSING_SENTENCE.fullmatch(sentence) or _ONLY_REFUSAL.fullmatch(sentence)
+        for sentence in sentences
+    ]
     return all(refusals) and any(refusal["refusal"] for refusal in refusals if refusal)

@@ -210,7 +210,7 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
 NO_POINTS: list[Any] = [
     *(["None"], ["None."], ["N/A"], ["nothing"], ["-"], ["no new points"], "none", [None], []),
     *(["I prefer not to say"], ["declined"], ["Nothing to add at this time."]),
-    ["No further points this round.", "I have nothing new to add"],
+    ["No further points this round.", "I have nothing new to add", "I am choosing not to answer."],
 ]
 STATED_POINTS = [
     *("No more cars.", "Nothing has been done for tenants.", "No comment from the council."),
@@ -441,6 +441,16 @@ def test_a_vote_that_is_taken_back_in_its_ballot_does_not_count(
     parsed = answer_type.salvage_reply(reply)
     assert parsed is not None
     assert parsed.value.votes == {**votes, "V2": "no"} and parsed.value.missing == missing
+
+
+def test_a_rating_beside_a_refusal_in_words_does_not_count(tmp_path: Path) -> None:
+    spoil = spoil_answers(
+        "before", "A02", lambda said, _: f"I cannot rate this. {json.dumps(said)}"
+    )
+    hall_run, quality = run_and_read_quality(tmp_path, spoil)
+    row = hall_run.table("satisfaction").filter(agent_id="A02").row(0, named=True)
+    assert (row["pre_satisfaction"], row["pre_missing"]) == (None, "unparsed")
+    assert row["post_satisfaction"] == 5 and quality["satisfaction_unread"] == 1
 
 
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
