@@ -163,6 +163,33 @@ def test_a_claim_that_counts_participants_of_one_conversation_is_reported(
     assert any(warning in note for note in tested.notes) == (units > 12)
 
 
+def test_participants_who_perhaps_read_each_other_are_no_certain_conversation(
+    tmp_path: Path,
+) -> None:
+    """All are asked in one scope before they talk, with a text of unknown source."""
+    code = VILLAGES.replace("UNIT_COLUMN", "'village'").replace(
+        "    await session.map(",
+        """    async def ask(scope, n):
+        await scope.ask(fm.Speaker(f"p{n}"), fm.join_texts(" ", [SPEAK, str(n)]))
+
+    await session.child("before").map(range(36), ask)
+    await session.map(""",
+    )
+    (tmp_path / "talk.py").write_text(STUDY_HEAD + code)
+    (tmp_path / "talk.yaml").write_text("study: talk.py\n")
+    run = folkmoot.run(tmp_path / "talk.yaml", model="synthetic", out=tmp_path / "run")
+    notes = [
+        note
+        for section in build_document(run.folder).sections
+        for figure in section.figures
+        if figure.finding.key == CLAIMS_TESTED
+        for note in figure.finding.notes
+    ]
+    (note,) = (note for note in notes if "independent units" in note)
+    assert note.startswith("Participants may have read each other's words, because prompts hold")
+    assert "At worst they are 1 conversation, but a claim counts 12 independent units" in note
+
+
 def test_votes_and_stances_in_json_replies_are_checked(
     run_of_small_study: Callable[[str], Path],
 ) -> None:

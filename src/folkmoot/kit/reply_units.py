@@ -42,6 +42,9 @@ class ReplyUnit(NamedTuple):
     name: str
     # Returns the unit of a row of the table `answers`.
     of: UnitOf
+    # True if units are that large only because texts without a recorded source may be those of
+    # others.
+    is_uncertain: bool = False
 
 
 def reply_unit_of(study: Study, run: RunFolder) -> ReplyUnit:
@@ -188,11 +191,13 @@ def find_conversations(run: RunFolder) -> ReplyUnit:
         joined.join(_Speaker(reader), _Speaker(speaker) if speaker in names else source)
     is_heard = joined.size > 0
     is_scoped = False
+    is_uncertain = False
     if unknown & participants.keys():
         for members in _scope_groups(answers):
             first, *others = members
             is_scoped |= bool(others)
             for other in others:
+                is_uncertain |= joined.find(_Speaker(first)) != joined.find(_Speaker(other))
                 joined.join(_Speaker(first), _Speaker(other))
     if not is_heard and not is_scoped:
         return ReplyUnit(SPEAKER, speaker_of)
@@ -210,7 +215,8 @@ def find_conversations(run: RunFolder) -> ReplyUnit:
             return joined.find(address if joined.has(address) else read[address])
         return speaker_of(row)
 
-    return ReplyUnit(SESSION if is_scoped and not is_heard else CONVERSATION, unit_of)
+    name = SESSION if is_scoped and not is_heard else CONVERSATION
+    return ReplyUnit(name, unit_of, is_uncertain)
 
 
 class _Speaker(NamedTuple):

@@ -339,6 +339,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "unit of claims": "Participants read each other's words ({conversations}), but a claim "
         "counts {units} independent units, so its interval may be too short. For study authors: if "
         "a column holds the conversation, name it as the `unit_column` of the claim.",
+        "unit of claims, unknown sources": "Participants may have read each other's words, because "
+        "prompts hold texts without a recorded source. At worst they are {conversations}, but a "
+        "claim counts {units} independent units, so its interval may be too short. For study "
+        "authors: put such texts in as variables, or set `reply_unit`.",
         "unit, unknown sources": "Prompts hold texts without a recorded source, which may be those "
         "of others. For study authors: put such texts in as variables, or set `reply_unit`.",
         "yes": "{share} of {answers} were yes{sure}.",

@@ -28,7 +28,6 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.kit.reply_units import (
     CONVERSATION,
-    SESSION,
     ReplyUnit,
     check_replies,
     name_reply_units,
@@ -189,7 +188,7 @@ def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Findi
     model_units = _count_units(scan_model_answers(run), unit)
     units = format_count(model_units, name_reply_units(run, unit.name))
     note = word("check", "unit", units=units)
-    notes = [note, word("check", "unit, unknown sources")] if unit.name == SESSION else [note]
+    notes = [note, word("check", "unit, unknown sources")] if unit.is_uncertain else [note]
     return replace(finding, notes=(*finding.notes, join_sentences(notes)))
 
 
@@ -203,7 +202,8 @@ def _name_shared_conversations(finding: Finding, run: RunFolder, unit: ReplyUnit
     if largest <= conversations:
         return finding
     count = format_count(conversations, "conversation")
-    note = word("check", "unit of claims", conversations=count, units=f"{largest:,}")
+    case = "unit of claims, unknown sources" if unit.is_uncertain else "unit of claims"
+    note = word("check", case, conversations=count, units=f"{largest:,}")
     return replace(finding, notes=(*finding.notes, note))
 
 
