@@ -9,9 +9,14 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import PendingQuestion
+from folkmoot.engine.seats.withdrawal import withdraw_texts
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.seat.question_page import parse_form
 from tests.engine.test_seats import build_seat_host
+from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
     find_mistakes,
     make_provider,
@@ -139,3 +144,65 @@ def test_words_of_a_human_stay_in_their_name(tmp_path: Path, kind: str) -> None:
     assert written in utterances["text"].to_list()
     sent = [message.content for _, request in provider.seen for message in request.messages]
     assert any(joined in text for text in sent) and not any(written in text for text in sent)
+
+
+def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
+    """The journal and the table `utterances` hold the wording for models, which no human read."""
+    seen: list[PendingQuestion] = []
+    book = with_setting(
+        make_workbook_with_column(
+            offer='{"Buyer": "Your bid after {{ talk }}?", "Seller": "Ask?"}'
+        ),
+        "num_sessions",
+        1,
+    )
+    run = folkmoot.run(
+        save_workbook(book, tmp_path / "book.xlsx"),
+        provider=make_provider(),
+        overrides=("seats=4",),
+        out=tmp_path / "run",
+        seat_host=build_seat_host(
+            lambda _, question: (
+                question.view.options[0]
+                if question.view.options
+                else "7"
+                if question.view.answer_kind == "number"
+                else "Fine words that nobody else writes here."
+            ),
+            seen,
+        ),
+    )
+    recorded = run.table("wordings_for_people")
+    for question in seen:
+        rows = recorded.filter(question=question.address, part="question")
+        assert rows["text"].to_list() in ([], [question.view.prompt])
+        history = {said.text for said in question.view.history}
+        assert history >= set(recorded.filter(question=question.address, part="history")["text"])
+    assert TALK in recorded.filter(part="history")["text"].to_list()
+    (session,) = json.loads((run.path / "market.json").read_text())["sessions"]
+    for person in session["participants"]:
+        messages = person["message_history"]
+        texts = [message["content"] for message in messages]
+        # What is said after the last answer of this human is on no page.
+        replies = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        pages = "\n".join(
+            text
+            for question in seen
+            if question.view.speaker.id == person["ID"]
+            for text in (*(said.text for said in question.view.history), question.view.prompt)
+        )
+        assert TALK in texts
+        assert [text for text in texts[1 : replies[-1]] if text not in pages] == []
+    text = render_run_text(RunFolder(run.path), seen[-1].address, prompts=True)
+    assert "question, as the human read it:" in text
+    assert run.verify().is_consistent
+
+    # The wording quotes an answer, which goes if its human withdraws.
+    assert recorded["text"].str.contains("after Fine words").any()
+    study_file = load_study_file(tmp_path / "book.xlsx", ("seats=4",))
+    seats = study_file.study.seats(study_file.config, tmp_path)
+    for seat in (seat for seat in seats if seat.id in set(recorded["read_by"])):
+        folder = RunFolder(run.path)
+        withdraw_texts(folder, find_personal_texts(folder, seat), "researcher")
+    texts_left = RunFolder(run.path).read_table("wordings_for_people")["text"]
+    assert not texts_left.str.contains("Fine words").any()

@@ -361,7 +361,8 @@ def _build_run_context(
     gateway = Gateway(journal, providers.open_provider, config, progress, limits, seat_manager)
     clock = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     prompts = study_file.prompt_library()
-    prompts.renders_for_people = seat_manager is not None
+    # Also in a replay, which records the texts that humans have read.
+    prompts.renders_for_people = bool(seats)
     return RunContext(
         config,
         prompts,

@@ -21,6 +21,7 @@ from folkmoot.storage.rows import Row, column, columns_of_class
 from folkmoot.storage.run_folder import RunFolder
 
 CHECKS, AFTERWARDS, ANNOUNCEMENTS = "checks", "afterwards", "announcements"
+WORDINGS = "wordings_for_people"
 MAX_QUESTION_CHARACTERS = 4_000
 # Outcomes of a check that was failed.
 FLAGGED, EXCLUDED = "flagged", "excluded"
@@ -221,7 +222,18 @@ class AnnouncementRow(Row, table=ANNOUNCEMENTS, key=("number",)):
     text: str = column("the message, as humans read it")
 
 
-PEOPLE_TABLES: tuple[type[Row], ...] = (CheckRow, AfterwardsRow, AnnouncementRow)
+class WordingRow(Row, table=WORDINGS):
+    """One text that a human read in another wording than the request in the journal holds."""
+
+    # Not `address` and `speaker_id`, because the texts are not those of the human.
+    question: str = column("address of the question with which the human read the text first")
+    read_by: str = column("the participant whom the human plays")
+    part: str = column("system: the instructions; history: an earlier text; question: the question")
+    utterance_id: str | None = column("the earlier text, as in the table utterances")
+    text: str = column("the text, as the human read it")
+
+
+PEOPLE_TABLES: tuple[type[Row], ...] = (CheckRow, AfterwardsRow, AnnouncementRow, WordingRow)
 # These tables are written only if humans were asked or told something.
 PEOPLE_COLUMNS = columns_of_class(PEOPLE_TABLES)
 
@@ -254,6 +266,8 @@ class SeatProgress:
     stages: set[str] = field(default_factory=set)
     # The checks that were asked during the study, by number.
     asked: dict[int, asyncio.Future[bool]] = field(default_factory=dict)
+    # The texts in a wording for people that were recorded, as (part, text).
+    recorded_wordings: set[tuple[str, str]] = field(default_factory=set)
     # Pairs of question and answer, for the review.
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 

@@ -13,7 +13,14 @@ from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from folkmoot.conversation.answer_types import AnswerType, Missing, Text
-from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
+from folkmoot.conversation.prompts import wording_for_people
+from folkmoot.conversation.transcript import (
+    EMPTY_TRANSCRIPT,
+    Speaker,
+    Transcript,
+    Utterance,
+    build_messages,
+)
 from folkmoot.engine.seats.question_view import QuestionView, view_for_human
 from folkmoot.engine.seats.questionnaire import (
     EXCLUDED,
@@ -22,6 +29,7 @@ from folkmoot.engine.seats.questionnaire import (
     AnnouncementRow,
     CheckRow,
     SeatCheck,
+    WordingRow,
 )
 from folkmoot.engine.seats.seat_manager import SCREENED_OUT, SEAT_CLOSED, TIMED_OUT, WITHDRAWN
 from folkmoot.engine.seats.seats import Seat
@@ -97,6 +105,47 @@ def note_question(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
     progress = run.seat_progress[seat]
     progress.question_count += 1
     progress.stages.update(stages)
+
+
+def record_wordings(
+    run: RunContext,
+    asked_at: AskedAt,
+    seat: Seat,
+    speaker: Speaker,
+    history: Transcript,
+    prompt: str,
+) -> None:
+    """Record the texts that a human reads in another wording than a model would."""
+    # The journal holds the request that a model would get.
+    texts: list[tuple[str, str | None, str, str]] = [
+        ("system", None, speaker.system, wording_for_people(speaker.system)),
+        *(
+            (
+                "history",
+                utterance.id or None,
+                utterance.text,
+                utterance.for_people or wording_for_people(utterance.text),
+            )
+            for utterance in history
+            if utterance.missing is None and utterance.speaker_id != speaker.id
+        ),
+        ("question", None, prompt, wording_for_people(prompt)),
+    ]
+    recorded = run.seat_progress[seat].recorded_wordings
+    for part, utterance_id, text, wording in texts:
+        # A question is always recorded. An earlier text stays on the page of later questions.
+        key = (part, utterance_id or str(wording))
+        if wording == text or (part != "question" and key in recorded):
+            continue
+        recorded.add(key)
+        row = WordingRow(
+            question=asked_at.address,
+            read_by=speaker.id,
+            part=part,
+            utterance_id=utterance_id,
+            text=str(wording),
+        )
+        run.record_row(asked_at.row_order, row.table, row.cells())
 
 
 async def ask_people_afterwards(run: RunContext) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import numpy as np
 
 from folkmoot.conversation.answer_types import AnswerType, Json, Missing, Text
-from folkmoot.conversation.prompts import wording_for_people
+from folkmoot.conversation.prompts import as_prompt, wording_for_people
 from folkmoot.conversation.transcript import (
     EMPTY_TRANSCRIPT,
     Speaker,
@@ -58,6 +58,7 @@ from folkmoot.engine.session.seat_questions import (
     ask_due_checks,
     ask_human,
     note_question,
+    record_wordings,
 )
 from folkmoot.engine.settings.config import ConfigT
 from folkmoot.errors import ProtocolError
@@ -255,10 +256,13 @@ class Scope:
                 cache_breakpoints,
                 spans,
             )
+            shown_prompt = as_prompt(prompt, as_prompt(for_people)) if for_people else prompt
             if seat is not None and run.seat_manager is not None:
-                view = view_for_human(speaker, history, for_people or prompt, wanted, len(messages))
+                view = view_for_human(speaker, history, shown_prompt, wanted, len(messages))
                 run.seat_manager.register_question(seat, address, view)
             asked_at = AskedAt(address, self._row_order, speaker.id)
+            if seat is not None:
+                record_wordings(run, asked_at, seat, speaker, history, shown_prompt)
             result = await ask_until_parsed(run, asked_at, request, wanted, reasks)
         finally:
             self._busy = ""

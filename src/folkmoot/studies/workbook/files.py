@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.seats.questionnaire import WORDINGS
 from folkmoot.files import csv_text
 from folkmoot.kit.calls import JournalReader
 from folkmoot.storage.rows import Row
@@ -88,8 +89,10 @@ def finished_sessions(
     """Yield the finished sessions of an experiment in the order of the plan."""
     # All tables have this order, so the rows of one session at a time are in memory.
     tables: list[type[Row]] = [Assignment, Answered, ComputedValue, NumberType]
+    wordings: Mapping[tuple[str, str], str] = {}
     if with_histories:
         tables += [History, Said]
+        wordings = _read_wordings(run)
     sessions = [*rows_of_experiment(run, SessionPlayed, experiment)]
     labels = [str(played["session"]) for played in sessions]
     streams = {
@@ -107,7 +110,7 @@ def finished_sessions(
             rows[Assignment],
             answers,
             _read_computed(rows[ComputedValue], rows[NumberType]),
-            _read_histories(run, rows[History], rows[Said]),
+            _read_histories(run, rows[History], rows[Said], wordings),
         )
 
 
@@ -139,7 +142,10 @@ def _read_computed(
 
 
 def _read_histories(
-    run: RunFolder, histories: Sequence[Cells], utterances: Sequence[Cells]
+    run: RunFolder,
+    histories: Sequence[Cells],
+    utterances: Sequence[Cells],
+    wordings: Mapping[tuple[str, str], str],
 ) -> dict[str, tuple[str, Sequence[Cells]]]:
     ids = {row["speaker_id"]: json.loads(row["utterances"]) for row in histories}
     said = {row["utterance_id"]: row for row in utterances}
@@ -149,12 +155,47 @@ def _read_histories(
         said |= {row["utterance_id"]: row for row in RowStream(rows)}
     # A partial run does not have the utterances of sessions that did not finish.
     return {
-        row["speaker_id"]: (
+        row["speaker_id"]: _as_read(
+            row["speaker_id"],
             row["system_prompt"],
             [said[read] for read in ids[row["speaker_id"]] if read in said],
+            wordings,
         )
         for row in histories
     }
+
+
+def _read_wordings(run: RunFolder) -> Mapping[tuple[str, str], str]:
+    # Maps a participant and the id of an utterance, or of the answer to a question, to the wording
+    # that the human in this seat read.
+    if not run.has_table(WORDINGS):
+        return {}
+    return {
+        (speaker_id, utterance_id or f"{part} {address}"): text
+        for speaker_id, utterance_id, part, address, text in run.rows(
+            WORDINGS, "read_by", "utterance_id", "part", "question", "text"
+        )
+    }
+
+
+def _as_read(
+    speaker_id: str,
+    system_prompt: str,
+    utterances: list[Cells],
+    wordings: Mapping[tuple[str, str], str],
+) -> tuple[str, list[Cells]]:
+    # A human has read the wording for people, where the tables hold the wording for models.
+    texts = [str(row["text"]) for row in utterances]
+    for i, row in enumerate(utterances):
+        texts[i] = wordings.get((speaker_id, row["utterance_id"]), texts[i])
+        if row["speaker_id"] == speaker_id and row["address"] and i:
+            address = row["address"]
+            system_prompt = wordings.get((speaker_id, f"system {address}"), system_prompt)
+            # The question is before the answer.
+            texts[i - 1] = wordings.get((speaker_id, f"question {address}"), texts[i - 1])
+    return system_prompt, [
+        {**row, "text": text} for row, text in zip(utterances, texts, strict=True)
+    ]
 
 
 def typed_value(value: str | None, number: float | None, var_type: str | None) -> Scalar | None:
