@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -161,6 +162,16 @@ def test_a_decision_without_texts_has_a_row_and_counts_in_shares(tmp_path: Path)
     assert [row[-1] for row in finding.grid.rows] == ["50 %", "50 %"]
     decisions = find_decisions(run.folder)
     assert {decision.participant_id for decision in decisions} == {"ann", "bob", "cleo", "dan"}
+
+
+@pytest.mark.filterwarnings("error:.*tables made of others")
+def test_the_table_of_a_run_killed_at_its_start_is_empty_without_a_warning(tmp_path: Path) -> None:
+    run = run_group_study(tmp_path, {})
+    path = run.folder.path
+    (path / "manifest.json").unlink()
+    shutil.rmtree(path / "tables")
+    (path / "journal.sqlite").write_bytes(b"")
+    assert folkmoot.load(path, study=run.study).table("exposure").is_empty()
 
 
 def test_texts_without_a_source_do_not_count_as_shown(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ from folkmoot.engine.study.strict_answers import (
     describe_exclusions,
 )
 from folkmoot.engine.study.study_code import load_study_code
-from folkmoot.errors import InputError, Problem, ProtocolError
+from folkmoot.errors import EmptyJournalError, InputError, Problem, ProtocolError
 from folkmoot.hints import command_line, did_you_mean
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
@@ -494,6 +494,10 @@ def with_derived_tables(
             derived = derive_tables(known_study, covered, recorded.path / JOURNAL, new_buffer)
             file.finish_writing(derived.values())
             return {**tables, **derived}
+        # A run that was killed at its start has no answer yet.
+        except EmptyJournalError:
+            file.close()
+            return tables
         except Exception as error:
             file.close()
             warnings.warn(f"{run.path}: tables made of others are empty: {error!r}", stacklevel=2)
