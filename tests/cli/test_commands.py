@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from folkmoot.cli.app import app
 from folkmoot.cli.console import NO_USD_BUDGET, clean_and_redact, resume_line
+from tests.contract.small import small_study
 from tests.default_signals import add_default_signals
 
 SECRET = "sk-test-0123456789abcdefghij"
@@ -250,6 +251,13 @@ def test_check_estimates_calls_and_reports_missing_keys(study_folder: Path) -> N
     assert not (study_folder / "outputs").exists()
     unknown = run_folkmoot("check", "vote.yaml", "--model", "ollama/tiny")
     assert "unknown (no price is known)" in unknown.stdout
+
+
+def test_a_price_of_free_embeddings_alone_makes_no_cost(tmp_path: Path) -> None:
+    path = small_study("cross_pollination", tmp_path)
+    models = ("--model", "ollama/tiny", "--set", "embedding_model=wordllama")
+    result = run_folkmoot("check", str(path), *models)
+    assert "Cost      unknown (the price of ollama/tiny is unknown)" in result.stdout
 
 
 def test_new_writes_template_files_and_does_not_overwrite(study_folder: Path) -> None:

@@ -368,6 +368,9 @@ def _describe_run_cost(
     # An estimate without any price would read like a free run.
     if not known_costs:
         return "unknown (no price is known)"
+    # Neither would one in which only local embeddings, which are free, have a price.
+    if unpriced_models and not any(known_costs.values()):
+        return f"unknown ({unknown_text.removeprefix('; ')})"
     parts = ", ".join(
         f"{name} {format_dollars(cost)}" for name, cost in known_costs.items() if cost
     )
