@@ -12,7 +12,15 @@ from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import shorten
 from folkmoot.models.images import find_image_references, replace_images
-from folkmoot.provenance import Source, SourcedText, cell_id, enclose_text, join_texts, quote_value
+from folkmoot.provenance import (
+    Source,
+    SourcedText,
+    cell_id,
+    concatenate_texts,
+    enclose_text,
+    join_texts,
+    quote_value,
+)
 from folkmoot.studies.workbook.answers import GivenAnswer, scalar_text
 from folkmoot.studies.workbook.config import (
     CELL_NUMBER,
@@ -446,7 +454,8 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
                 scope.prompt,
                 state,
                 seat,
-                SourcedText(f"You are {SELF_DESCRIPTION_PLACEHOLDER}"),
+                # The placeholder keeps its source. Other parts may contain the same word.
+                concatenate_texts(("You are ", SELF_DESCRIPTION_PLACEHOLDER), plain=None),
                 profile=False,
             )
             if seat.id in self_speakers
