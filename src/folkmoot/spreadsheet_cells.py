@@ -40,6 +40,8 @@ MAX_DIGITS = 300
 # Of the child process that reads a spreadsheet or a survey.
 LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 _NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
+# A format with fixed decimals or of percentages.
+_DECIMALS = re.compile(r"#?,?#*0(?:\.(0+))?(%?)")
 _SAVE_AGAIN_HINT = "open it in a spreadsheet program and save it again as .xlsx"
 
 Kind = Literal["", "date", "error", "formula", "number"]
@@ -274,7 +276,25 @@ def format_date(value: object) -> str:
     if isinstance(value, dt.datetime):
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    # Python writes 27 hours as "1 day, 3:00:00". A spreadsheet program counts the hours.
+    if isinstance(value, dt.timedelta) and value >= dt.timedelta(days=1):
+        hours, seconds = divmod(round(value.total_seconds()), 3600)
+        return f"{hours}:{seconds // 60:02d}:{seconds % 60:02d}"
     return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)
+
+
+def is_format_followed(value: bool | int | float, number_format: str) -> bool:
+    """Return True if `format_number` writes the number as a spreadsheet program shows it.
+
+    Separators of thousands do not count.
+    """
+    sections = number_format.split(";")
+    if isinstance(value, bool) or sections[0].lower() in ("", "general", "@"):
+        return True
+    # The second part of a format is for negative numbers, as in `0.00;(0.00)`.
+    if value < 0 and len(sections) > 1 and sections[1].removeprefix("[Red]") != f"-{sections[0]}":
+        return False
+    return bool(_DECIMALS.fullmatch(sections[0]) or re.fullmatch("00+", sections[0]))
 
 
 def format_number(value: bool | int | float, number_format: str) -> str:
@@ -286,7 +306,7 @@ def format_number(value: bool | int | float, number_format: str) -> str:
         return "TRUE" if value else "FALSE"
     format_section = number_format.split(";", maxsplit=1)[0]
     # Cells are texts for participants, so 0.5 in the format `0%` is read as "50%", as it is shown.
-    decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", format_section)
+    decimals = _DECIMALS.fullmatch(format_section)
     if decimals:
         percent = decimals[2]
         # Spreadsheet programs round a 5 up, and they round the decimal digits of the number.

@@ -450,6 +450,40 @@ def test_dates_are_reported_as_they_are_read(tmp_path: Path) -> None:
     )
 
 
+def test_long_durations_are_read_in_hours(tmp_path: Path) -> None:
+    """A duration has the number format `[h]:mm:ss`."""
+    book = with_cell(make_workbook(), f"{PEOPLE}!B3", dt.timedelta(hours=27, minutes=3))
+    get_matching_note(
+        list_advisories(book, tmp_path), f"{PEOPLE}: column B holds dates", "as 27:03:00"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "read"),
+    [
+        (1234.5, "#,##0.00 €", "1234.5"),
+        (0.5, "# ?/?", "0.5"),
+        (1.5e-7, "0.00E+00", "0.00000015"),
+        (1234567.891, '#,##0.0,"k"', "1234567.891"),
+        (-3.5, "0.00;[Red](0.00)", "-3.50"),
+        (-3.5, "0.00;[Red]-0.00", ""),
+        (3.5, "0.00", ""),
+        (5, "General", ""),
+    ],
+)
+def test_numbers_in_other_formats_are_reported_as_they_are_read(
+    tmp_path: Path, value: float, number_format: str, read: str
+) -> None:
+    def change(book: Any) -> None:
+        book[PEOPLE]["B4"] = value
+        book[PEOPLE]["B4"].number_format = number_format
+
+    advisories = list_advisories(make_workbook(), tmp_path, change)
+    found = [note for note in map(str, advisories) if "format that is not read" in note]
+    assert [note for note in found if f"read as {read} (" in note] == found
+    assert len(found) == bool(read)
+
+
 def test_digits_that_the_sheet_does_not_show_are_reported(tmp_path: Path) -> None:
     def change(book: Any) -> None:
         book[PEOPLE]["B4"] = 3.14159

@@ -19,6 +19,7 @@ from folkmoot.spreadsheet_cells import (
     RawCell,
     RawSheet,
     format_number,
+    is_format_followed,
     read_spreadsheet,
 )
 from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar
@@ -41,6 +42,8 @@ class Cell:
     # The text that a spreadsheet program shows.
     text: str
     date: bool = False
+    # False if a spreadsheet program shows a number otherwise, for example with a currency.
+    is_as_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,8 @@ def _set_cell(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
                 return
         row = sheet.rows.setdefault(cell.row, {})
         text = value.strip() if isinstance(value, str) else format_number(value, cell.number_format)
-        row[cell.column] = Cell(value, text, cell.kind == "date")
+        is_as_shown = isinstance(value, str) or is_format_followed(value, cell.number_format)
+        row[cell.column] = Cell(value, text, cell.kind == "date", is_as_shown)
 
 
 # --- what a person sees ------------------------------------------------------------------------
@@ -147,6 +151,11 @@ def _display_precision(sheet: Sheet) -> Iterator[str]:
         if cell.date:
             note = f"holds dates; they are read as {cell.text}"
             first_notes.setdefault((column, "date"), f"{note} ({sheet.cell_address(row, column)})")
+        elif not cell.is_as_shown:
+            note = f"has numbers in a format that is not read; they are read as {cell.text}"
+            first_notes.setdefault(
+                (column, "format"), f"{note} ({sheet.cell_address(row, column)})"
+            )
         elif isinstance(cell.value, float) and _is_rounded(cell.value, cell.text):
             note = f"is read as it is shown: {cell.text} for {cell.value}"
             first_notes.setdefault(
