@@ -581,3 +581,46 @@ def test_repeats_show_each_hypothesis_with_and_without_the_change(tmp_path: Path
         means.append(by_level["4"] - by_level["1"])
     assert effects[label]["family"] == "primary"
     assert [effects[label]["changed"], effects[label]["as it was"]] == pytest.approx(means)
+
+
+TWO_MEASURES = """
+import folkmoot as fm
+from folkmoot.kit.claims import claims_finding, read_results
+from folkmoot.measures.inference.claims import Claim
+
+class Vote(fm.Row, table="votes"):
+    participant_id: str
+    condition: str
+    changed: bool
+    score: float
+
+async def protocol(session):
+    async def ask(scope, n):
+        said = await scope.ask(fm.Speaker(f"p{n}"), "How are you?")
+        row = {"condition": "ab"[n % 2], "changed": n % 3 == 0, "score": n + len(str(said))}
+        scope.record(Vote(participant_id=f"p{n}", **row))
+
+    await session.map(range(12), ask)
+
+def claims(config):
+    share = Claim("votes.changed", ("a", "b"), family="primary")
+    return [share, Claim("votes.score", ("a", "b"), "mean", family="primary")]
+
+def findings(run):
+    results = read_results(run, fm.StudyConfig, claims)
+    return [claims_finding("differences", "Differences", results, axis="difference")]
+
+STUDY = fm.Study(
+    "two", "Two", fm.StudyConfig, protocol, tables=(Vote,), claims=claims, findings=findings
+)
+"""
+
+
+def test_repeats_list_the_claims_of_a_finding_on_several_measures_once(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(TWO_MEASURES)
+    (tmp_path / "two.yaml").write_text("study: two.py\n")
+    base = folkmoot.run(tmp_path / "two.yaml", model="synthetic", out=tmp_path / "run").folder
+    address = base.scan_table("answers").select("address").collect()["address"][0]
+    options = RunOptions(out=tmp_path / "forks")
+    effects = read_effects(repeat_fork(base, address, ReplyReplacement(say="Fine."), 1, options))
+    assert {*effects} == {"Changed: a − b", "Score: a − b"}

@@ -97,12 +97,17 @@ def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
     Returns None if no estimate is known.
     If any comparison is primary, the chart shows only the primary ones.
     """
+    return _draw_claims(results, axis, has_measures=_has_several_measures(results))
+
+
+def _draw_claims(
+    results: Sequence[Result], axis: str, *, has_measures: bool
+) -> IntervalChart | None:
     # The chart must show the claims of the statement, not the others in the table.
     primary = [result for result in results if result.claim.family == "primary"]
     drawn = primary or results
     # Shares and means have different units, so an axis in points holds shares alone.
     are_shares = all(result.claim.in_points for result in drawn)
-    has_measures = _has_several_measures(drawn)
     lines = {
         f"{f'{capitalise(result.claim.label)}: ' * has_measures}"
         f"{result.claim.contrast_label}": result.estimate
@@ -217,7 +222,8 @@ def claims_finding(
         ResultTable.from_records(
             claim_rows(observed), f"First minus second{_describe_methods(observed)}."
         ),
-        claims_chart(observed, axis),
+        # The lines of all cells of a grid have the same names, also if some claims lack data there.
+        _draw_claims(observed, axis, has_measures=_has_several_measures(results)),
         notes=(
             LEVELS,
             *([JOINT_LEVELS] if any(result.joint is not None for result in observed) else []),

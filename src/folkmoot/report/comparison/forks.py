@@ -333,10 +333,10 @@ def _claims_with_figures(grid: RunGrid) -> list[tuple[Claim, Figure]]:
 
 def _is_of_claim(figure: Figure, claims: Sequence[tuple[Claim, Figure]]) -> bool:
     # A finding that draws a claim has the same contrast and the same value in each run. Its
-    # estimate would otherwise be counted twice.
+    # estimate would otherwise be counted twice. A finding on several measures also names them.
     values = {measured.cell.name: measured.value for measured in figure.cells}
     return any(
-        other.label == figure.label
+        figure.label in (other.label, f"{other.title}: {other.label}")
         and len(other.cells) == len(values)
         and all(
             math.isclose(measured.value, values.get(measured.cell.name, math.nan), abs_tol=1e-9)
