@@ -222,6 +222,12 @@ def test_an_unfinished_run_does_not_say_that_its_tables_hold_no_ages(
     assert "Participants may forget who they are: to know it, run" in page
 
 
+def test_an_unfinished_run_without_a_column_for_ages_names_no_command(tmp_path: Path) -> None:
+    page = report_paused_run("town_hall", 60, tmp_path)
+    assert "An effect may be one of other people in another condition: to know it, run" in page
+    assert "no table of this run has a column for the age of personas" in page
+
+
 def test_main_answers_start_with_hypotheses_and_omit_model_checks() -> None:
     def make_finding(
         key: str, says: str, chart: IntervalChart | None = None, section: str = "Effects"

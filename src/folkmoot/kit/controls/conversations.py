@@ -20,6 +20,7 @@ from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.session import DEFAULT_REASKS
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import InputError, Problem
 from folkmoot.json_text import Schema
 from folkmoot.kit.controls.forms import JSON, ClosedForm, FormAnswer, choice_in_form, closed_form
@@ -28,6 +29,7 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import SourcedText, Span
 from folkmoot.randomness import digest
+from folkmoot.storage.rows import columns_of_class
 from folkmoot.storage.run_folder import RunFolder
 
 FIRST, FINAL = "first", "final"
@@ -409,6 +411,22 @@ def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
         if rows.height and rows["age"].dtype.is_integer():
             return {(unit, id): age for unit, id, age in rows.iter_rows()}
     return {}
+
+
+def may_have_ages(run: RunFolder) -> bool:
+    """Return whether a control can ask for ages, in an unfinished run perhaps later."""
+    if run.is_finished or read_ages(run):
+        return bool(read_ages(run))
+    if not run.has_table(ExposureRow.table) or run.read_table(ExposureRow.table).is_empty():
+        return True
+    # Once a decision is recorded, the tables have the columns of the personas. Other tables may
+    # have no rows yet, and the study type declares their columns.
+    columns = [run.scan_table(name).collect_schema().names() for name in run.table_names()]
+    try:
+        columns += map(list, columns_of_class(find_study_of_run(run).tables).values())
+    except InputError:
+        return True
+    return any({*_IDS} & {*names} and {*_AGES} & {*names} for names in columns)
 
 
 def read_attributes(run: RunFolder) -> pl.DataFrame | None:

@@ -15,7 +15,7 @@ from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import has_calls
 from folkmoot.hints import capitalise
-from folkmoot.kit.controls.conversations import read_ages
+from folkmoot.kit.controls.conversations import may_have_ages
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_MOVED
 from folkmoot.kit.controls.findings import (
     LEAST_KEPT,
@@ -440,10 +440,10 @@ def _controls_asked(run: RunFolder) -> Mapping[str, set[str | None]] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
-    # An unfinished run may still record decisions and ages.
+    # An unfinished run may still record decisions.
     if run.is_finished and not run.has_table(ExposureRow.table):
         return word("advice", "no decisions")
-    if run.is_finished and control == FACT and not read_ages(run):
+    if control == FACT and not may_have_ages(run):
         return word("advice", "no ages")
     if are_controls_missing(run):
         return word("advice", "missing")
