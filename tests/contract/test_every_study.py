@@ -126,7 +126,9 @@ def test_every_study_has_its_codebook_and_findings(
     assert unexplained == []
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "workbook"), part="sweeps")
+)
 def test_a_model_can_be_named_for_the_roles_of_a_study_only(
     serial_run: SerialRun, study: str, tmp_path: Path
 ) -> None:

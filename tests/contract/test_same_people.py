@@ -19,6 +19,7 @@ from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.studies.replay.writing import files_of_replay
 from tests.contract.small import small_study
 from tests.studies.town_hall.hall_script import PROFILE
+from tests.sweeps import sample_daily
 
 # Writes a study file into a folder and returns its path. The argument is an attribute of one
 # participant.
@@ -111,7 +112,9 @@ def describe_designs(*runs: Path) -> str:
     return next(finding.says for finding in compare_runs(runs) if finding.key == "designs")
 
 
-@pytest.mark.parametrize("study", WRITERS)
+@pytest.mark.parametrize(
+    "study", sample_daily(WRITERS, daily=("negotiation", "workbook"), part="sweeps")
+)
 def test_people_of_whom_something_else_is_stated_are_not_the_same(
     study: str, tmp_path: Path
 ) -> None:

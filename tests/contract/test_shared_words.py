@@ -30,6 +30,7 @@ from tests.studies.workbook.workbook_builder import (
     with_setting,
     write_workbook,
 )
+from tests.sweeps import sample_daily
 
 SHARED = "The same seven words of every participant."
 Cells = Mapping[str, Any]
@@ -71,7 +72,9 @@ def withdraw(run: RunFolder, seat: Seat) -> RunFolder:
     return RunFolder(run.path)
 
 
-@pytest.mark.parametrize(("study", "table", "column", "is_in_session"), OWN_ROWS)
+@pytest.mark.parametrize(
+    ("study", "table", "column", "is_in_session"), sample_daily(OWN_ROWS, daily=1, part="sweeps")
+)
 def test_shared_words_are_removed_from_own_rows_alone(
     study: str,
     table: str,

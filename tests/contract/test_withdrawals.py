@@ -202,7 +202,7 @@ WISHES = (
 )
 
 
-@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("wish", sample_daily(WISHES, daily=1, part="sweeps"))
 def test_an_option_that_a_wish_of_the_human_led_to_is_removed(wish: str, tmp_path: Path) -> None:
     path, people = small_study("negotiation", tmp_path), people_of("negotiation")
     overrides = PLAYABLE["negotiation"]

@@ -47,6 +47,7 @@ from tests.servers import batches as batches_module
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 from tests.waiting import wait_until
 
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
@@ -474,7 +475,7 @@ def test_resume_without_batches_reserves_the_batch_price_for_open_batches(tmp_pa
     assert (spent.calls, spent.open_batch_calls) == (1, 0)
 
 
-@pytest.mark.parametrize("wave", [1, 2, 4, 5])
+@pytest.mark.parametrize("wave", sample_daily([1, 4, 2, 5], daily=2, part="sweeps"))
 def test_results_do_not_depend_on_the_size_of_waves(
     wave: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -671,7 +672,7 @@ def test_batch_mode_can_be_set_from_python(tmp_path: Path) -> None:
         assert server.model.batches.calls == 2 * PEOPLE
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", sample_daily(range(6), daily=2, part="kills"))
 def test_random_faults_change_no_result_and_no_call_is_paid_twice(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

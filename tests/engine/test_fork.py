@@ -184,11 +184,15 @@ def test_reply_can_be_left_out(run_of_small_study: SmallRun, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("address", "table", "column"),
-    [
-        ("set01_lv1/after/ask0", "satisfaction", "post_missing"),
-        ("set01_lv4/vote/A02/ask0", "votes", "missing"),
-        ("set01_lv4/round2/turns/A02/ask1", "utterances", "missing"),
-    ],
+    sample_daily(
+        [
+            ("set01_lv1/after/ask0", "satisfaction", "post_missing"),
+            ("set01_lv4/vote/A02/ask0", "votes", "missing"),
+            ("set01_lv4/round2/turns/A02/ask1", "utterances", "missing"),
+        ],
+        daily=1,
+        part="sweeps",
+    ),
 )
 def test_a_dropped_reply_of_a_town_hall_is_not_counted_as_unreadable(
     address: str, table: str, column: str, run_of_small_study: SmallRun, tmp_path: Path
@@ -292,11 +296,15 @@ def equal_words_provider(study: str) -> ScriptedProvider:
 
 @pytest.mark.parametrize(
     ("study", "settings", "part"),
-    [
-        ("town_hall", ("levels=[1]", "rounds=1"), "#A02"),
-        ("town_hall", ("levels=[4]", "rounds=1"), ""),
-        ("negotiation", ("conditions=[C3]", "group_types=[strangers]"), "#response2"),
-    ],
+    sample_daily(
+        [
+            ("town_hall", ("levels=[1]", "rounds=1"), "#A02"),
+            ("town_hall", ("levels=[4]", "rounds=1"), ""),
+            ("negotiation", ("conditions=[C3]", "group_types=[strangers]"), "#response2"),
+        ],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_only_the_named_utterance_changes_among_equal_ones(
     study: str, settings: tuple[str, ...], part: str, tmp_path: Path

@@ -27,6 +27,7 @@ from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
 MODELS["google"] = "google/gemini-2.5-flash"
@@ -325,7 +326,9 @@ def test_time_outs_of_a_gateway_count_against_the_budget(status: int, tmp_path: 
 
 @pytest.mark.parametrize(
     "faults",
-    [{"half": 1.0}, {"stall": 1.0, "stall_seconds": 60}, {"drop": 1.0}],
+    sample_daily(
+        [{"half": 1.0}, {"stall": 1.0, "stall_seconds": 60}, {"drop": 1.0}], daily=1, part="kills"
+    ),
     ids=["broken off", "too late", "dropped"],
 )
 def test_broken_replies_use_up_a_budget_over_resumes(

@@ -156,7 +156,9 @@ def type_into_page(path: Path, changes: Sequence[dict[str, str]]) -> list[str]:
     return messages
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    "line_end", sample_daily(["\n", "\r\n"], daily=1, part="sweeps"), ids=["lf", "crlf"]
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_a_renamed_row_of_a_mapping_keeps_its_value(

@@ -30,6 +30,7 @@ from tests.servers.pages import PageServer
 from tests.servers.thread import ServerThread
 from tests.studio.conftest import StudioProcess
 from tests.studio.test_studio import make_study, page
+from tests.sweeps import sample_daily
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
@@ -306,7 +307,10 @@ def test_the_prompts_of_a_workbook_can_only_be_read(client: Client) -> None:
     assert "Save as your own" in client.get(f"{OVENS_ADDRESS}/prompts")
 
 
-@pytest.mark.parametrize("amount", ["1,5", "-1", "much", "1000000000000", "0", "½"])
+@pytest.mark.parametrize(
+    "amount",
+    sample_daily(["1,5", "-1", "much", "1000000000000", "0", "½"], daily=2, part="pages"),
+)
 @pytest.mark.parametrize("button", ["try", "run"])
 def test_an_invalid_amount_starts_no_run(client: Client, button: str, amount: str) -> None:
     _, text = client.fill_in(f"{OVENS_ADDRESS}/{button}", budget=amount)

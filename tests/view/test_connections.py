@@ -26,6 +26,7 @@ from folkmoot.view.connections import ConnectionLimits, address_group, trust_con
 from folkmoot.view.seat import create_seat_app
 from folkmoot.view.site import MAX_FORM_BYTES, Guard, create_app
 from tests.servers.pages import PageServer
+from tests.sweeps import sample_daily
 from tests.view.asking import enqueue_text_question, serve_seats
 from tests.waiting import wait_until
 
@@ -119,19 +120,23 @@ def test_half_sent_requests_of_one_address_are_limited_in_number(
 
 @pytest.mark.parametrize(
     ("request_bytes", "limits"),
-    [
-        (b"", ConnectionLimits(head_seconds=0.1)),
-        (HALF_HEAD, ConnectionLimits(head_seconds=0.1)),
-        (HALF_BODY % b"/?body", ConnectionLimits(body_seconds=0.1)),
-        (HALF_BODY % b"/?body&token=valid", ConnectionLimits(body_seconds=0.1)),
-        (HALF_BODY % b"/", ConnectionLimits(body_seconds=0.1)),  # answered before it came
-        (CHUNKED + b"5\r\nquest", ConnectionLimits(body_seconds=0.1)),
-        (WHOLE_REQUEST % b"/never", ConnectionLimits(answer_seconds=0.1)),
-        (
-            b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + HALF_HEAD,
-            ConnectionLimits(head_seconds=0.1),
-        ),
-    ],
+    sample_daily(
+        [
+            (HALF_HEAD, ConnectionLimits(head_seconds=0.1)),
+            (HALF_BODY % b"/?body&token=valid", ConnectionLimits(body_seconds=0.1)),
+            (WHOLE_REQUEST % b"/never", ConnectionLimits(answer_seconds=0.1)),
+            (b"", ConnectionLimits(head_seconds=0.1)),
+            (HALF_BODY % b"/?body", ConnectionLimits(body_seconds=0.1)),
+            (HALF_BODY % b"/", ConnectionLimits(body_seconds=0.1)),  # answered before it came
+            (CHUNKED + b"5\r\nquest", ConnectionLimits(body_seconds=0.1)),
+            (
+                b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + HALF_HEAD,
+                ConnectionLimits(head_seconds=0.1),
+            ),
+        ],
+        daily=3,
+        part="pages",
+    ),
 )
 def test_each_part_of_a_request_has_a_time_limit(
     request_bytes: bytes, limits: ConnectionLimits, caplog: pytest.LogCaptureFixture

@@ -34,6 +34,7 @@ from folkmoot.view.rooms import Line, find_rooms, in_room, room_columns
 from folkmoot.view.sources import split_by_source
 from folkmoot.view.talk import answers_by_address, base_of, build_call_view, fields_of, place_of
 from tests.contract.small import EXAMPLES
+from tests.sweeps import sample_daily
 from tests.view.conftest import create_viewer_server
 
 ROOM_KEY_COLUMNS = {
@@ -51,7 +52,7 @@ PARTICIPANT_KEY_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("study", ROOM_KEY_COLUMNS)
+@pytest.mark.parametrize("study", sample_daily(ROOM_KEY_COLUMNS, daily=2, part="pages"))
 def test_every_utterance_has_the_call_of_its_address(outputs: Path, study: str) -> None:
     run = RunFolder(outputs / study)
     columns = room_columns(run)
