@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -51,6 +53,8 @@ WAY_LABELS = {
 DECLINES_ALL = "I prefer not to answer any of this"
 # The suffix of a field name for its ways out, if they are boxes to tick.
 WAY_OUT_SUFFIX = "~out"
+# A number as browsers send it.
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,12 +514,19 @@ def _ranked_options(
 
 def _parse_number(field: FormField, text: str) -> int | float:
     try:
-        value = float(text)
-    except ValueError:
+        # Python also reads `1_0` and `nan`, which no human means as a number.
+        if not _NUMBER.fullmatch(text):
+            raise ValueError
+        # A whole number keeps all its digits, which a float would not.
+        value = int(text) if text.lstrip("+-").isdigit() else float(text)
+        if not math.isfinite(value):
+            raise ValueError
+    # Python refuses to convert thousands of digits, and to make a float of them.
+    except (ValueError, OverflowError):
         problem = f"please give a number; {text!r} is none."
         field_prefix = f"{field.label}: " if field.label else ""
         raise ValueError(field_prefix + problem) from None
-    return int(value) if value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _parse_json(field: FormField, text: str) -> JsonValue:
