@@ -134,10 +134,11 @@ _OPTION_PHRASE_PATTERNS = (
     r"```(?:json|markdown|md|plain|plaintext|text|txt)?\n((?:(?!```).)+?)\n?```",
 )
 # Further phrases around a number, from ratings and from games with contributions.
+ABOUT = r"(?:about|around|roughly|approximately|~)\s?"
 _NUMBER_CARRIERS = (
     rf"i{_WOULD} (?:give|contribute|offer|invest)(?: it)?\s(.+)",
     r"(?:score|rating|number|amount|value):\s?(.+)",
-    r"(?:about|around|roughly|approximately|~)\s?(.+)",
+    rf"{ABOUT}(.+)",
     r"(.+) (?:tokens?|points?|coins?)",
 )
 
@@ -172,7 +173,13 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
 
     The first list lacks decoration. The second list also lacks phrases such as "My answer is".
     """
-    # In both lists, decoration such as quotation marks is removed.
+    # In both lists, decoration such as quotation marks is removed. Digits of other scripts, such as
+    # `٧`, are the same numbers.
+    if not text.isascii():
+        text = "".join(
+            str(unicodedata.decimal(character)) if character.isdecimal() else character
+            for character in text
+        )
     bare = _expand_forms(text, _DECORATION_CHARACTERS)
     return bare, _expand_forms(text, (*_DECORATION_CHARACTERS, *_NUMBER_PHRASES))
 
