@@ -345,6 +345,7 @@ def test_a_declared_text_without_a_certain_place_is_refused(
         ("Im letzten Jahr stimmte er so: Ja.", "Ja", 31),
         ("Januar? Er stimmt: Ja", "Ja", 19),
         ("隣人は公園に投票", "公園", 3),
+        ("Im Jahr sagte er _Ja_", "Ja", 18),
     ],
 )
 def test_a_declared_text_is_not_a_part_of_a_word(

@@ -461,7 +461,9 @@ def find_exactly(text: str, shown_texts: Sequence[str], name: str = "the text") 
         declared = by_text[wanted]
         places = [(start, start + len(wanted)) for start in _places_of(wanted, text)]
         if not places:
-            raise ValueError(f"{shorten(wanted, 60)!r} does not occur in {name}")
+            is_part = bool(wanted) and wanted in text
+            problem = "occurs only inside a longer word of" if is_part else "does not occur in"
+            raise ValueError(f"{shorten(wanted, 60)!r} {problem} {name}")
         free_places = [
             (start, end)
             for start, end in places
@@ -484,7 +486,8 @@ def find_exactly(text: str, shown_texts: Sequence[str], name: str = "the text") 
 
 
 def _places_of(wanted: str, text: str) -> Iterator[int]:
-    # "Ja" does not occur in "Jahr". Scripts without spaces have no such boundaries.
+    # "Ja" does not occur in "Jahr". Scripts without spaces have no such boundaries. Markdown puts
+    # "_" around a text.
     if not wanted:
         return
     for match in re.finditer(re.escape(wanted), text):
@@ -495,7 +498,7 @@ def _places_of(wanted: str, text: str) -> Iterator[int]:
 
 def _is_inside_word(text: str, offset: int) -> bool:
     around = text[max(0, offset - 1) : offset + 1]
-    return re.fullmatch(r"\w\w", around) is not None and not has_unspaced_script(around)
+    return re.fullmatch(r"[^\W_]{2}", around) is not None and not has_unspaced_script(around)
 
 
 def cover_rest(length: int, spans: Sequence[Span]) -> list[Span]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import ttest_1samp
 
 from folkmoot.engine.settings import claims as claims_of_run
+from folkmoot.engine.settings.claimed_tables import design_of
 from folkmoot.engine.settings.claims import (
     as_declared,
     evaluate_claims,
@@ -414,6 +415,24 @@ def test_a_hypothesis_has_the_units_of_the_claims_about_its_table() -> None:
         resolved = as_declared(stated, tables, declared)
         assert (resolved.unit_column, resolved.unit) == ("village", "village")
         assert "Independent unit: village." in resolved.estimand
+
+
+def test_rounds_in_the_subject_of_a_claim_are_no_units_of_other_measures() -> None:
+    claim = Claim("panel.score", ("a", "b"), "mean", by="arm")
+    claim = replace(claim, subject=("wave", "who"), repeated=("wave",))
+    rows = [
+        {"who": f"p{person}", "wave": wave, "arm": "ab"[person % 2], "score": 1.0, "trust": wave}
+        for person in range(6)
+        for wave in range(3)
+    ]
+    table = pl.DataFrame(rows)
+    design = design_of("panel", table.columns, [claim], lambda _: "panel")
+    for measure in (claim, design.apply_to(Claim("panel.trust", ("a", "b"), "mean"))):
+        read = claims_of_run.read_rows(table, measure.measure.rpartition(".")[2], measure)
+        assert not isinstance(read, str)
+        assert (read[0].unit, read[1]["unit"].n_unique()) == ("who", 6)
+    units = design.units_of(table)
+    assert (units.name, units.of.n_unique()) == ("who", 6)
 
 
 @pytest.mark.parametrize(

@@ -445,6 +445,11 @@ def test_self_description_replaces_the_persona_in_any_context() -> None:
         ("You are yourself. Be brief.", "You are yourself. age: 34. Be brief."),
         (SELF_DESCRIPTION_PLACEHOLDER, "yourself. age: 34."),
         ("Be brief.", "You are yourself. age: 34.\n\nBe brief."),
+        ("You are yourself. Be yourself.", "You are yourself. age: 34. Be yourself."),
+        (
+            "Say: " + quote_value("Be yourself.", "material", "study.topic"),
+            "You are yourself. age: 34.\n\nSay: Be yourself.",
+        ),
     ],
 )
 def test_prompt_without_a_template_contains_the_self_description(system: str, becomes: str) -> None:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +24,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import Word, field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.provenance import (
+    UNKNOWN,
     Quoted,
     Replacement,
     Source,
@@ -29,7 +32,6 @@ from folkmoot.provenance import (
     Span,
     cell_id,
     concatenate_texts,
-    find_exactly,
 )
 from folkmoot.randomness import generator
 
@@ -265,8 +267,8 @@ def _self_description_parts(
     speaker_id: str, self_description: Quoted, system: SourcedText
 ) -> list[Replacement]:
     persona_spans = [span for span in system.spans if _is_persona(span, speaker_id)]
-    if not persona_spans and SELF_DESCRIPTION_PLACEHOLDER in system:
-        persona_spans = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
+    if not persona_spans:
+        persona_spans = _find_placeholder(system)
     parts: list[Replacement] = []
     for start, end, *_ in sorted(persona_spans):
         # Spans may be nested, and the outer one covers the inner ones. The first one gets the
@@ -276,6 +278,20 @@ def _self_description_parts(
     return parts or [
         Replacement(0, 0, concatenate_texts(("You are ", self_description, "\n\n"), plain=None))
     ]
+
+
+def _find_placeholder(system: SourcedText) -> list[Span]:
+    # An f-string loses the source of the placeholder. A prompt may hold the same word elsewhere, so
+    # the first place counts. A text with another source, such as material, is no placeholder.
+    known = [span for span in system.spans if span.source != UNKNOWN]
+    places = re.finditer(rf"\b{re.escape(SELF_DESCRIPTION_PLACEHOLDER)}", system)
+    source = SELF_DESCRIPTION_PLACEHOLDER.source
+    free_spans = (
+        Span(*place.span(), source)
+        for place in places
+        if all(place.end() <= span.start or span.end <= place.start() for span in known)
+    )
+    return [*itertools.islice(free_spans, 1)]
 
 
 def _is_persona(span: Span, speaker: str) -> bool:

@@ -177,7 +177,8 @@ class TableDesign(NamedTuple):
     by: str
     # As in a claim.
     unit_column: str
-    # As in a claim, or empty if the table has a column with a usual name for its units.
+    # As in a claim, without columns that tell rounds apart. Empty if the table has a column with a
+    # usual name for its units.
     subject: tuple[str, ...]
     # All columns that a claim names beside its measure.
     columns: frozenset[str]
@@ -223,10 +224,10 @@ def design_of(
         for name in (claim.by, claim.unit_column, *claim.subject, *claim.repeated)
     }
     conditions = [claim.by for claim in own if claim.by not in ("", ACROSS)]
-    subjects = [claim.subject for claim in own if claim.subject]
+    participants = [claim.participant_key for claim in own if claim.participant_key]
     return TableDesign(
         "" if has_conditions else next(iter(conditions), ""),
         next((claim.unit_column for claim in own if claim.unit_column), ""),
-        () if has_units else next(iter(subjects), ()),
+        () if has_units else next(iter(participants), ()),
         frozenset(names & known),
     )

@@ -310,7 +310,7 @@ def read_rows(
     # The units are found before other arms are dropped, because they depend on all of them. The
     # column with the conditions holds no unit, whatever its name is.
     own_columns = table.drop(by)
-    participant = _participant_of(claim, own_columns)
+    participant = [name for name in claim.participant_key if name in own_columns.columns]
     units = units_of(own_columns, fewest_draws, claim.unit_column, participant)
     rows = table.select(
         *dict.fromkeys((*claim.subject, *claim.repeated)),
@@ -342,12 +342,6 @@ def read_rows(
         return f"{column} is a share: write smallest: 0.05 for five points"
     kind: Kind = "share" if is_share else "mean"
     return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
-
-
-def _participant_of(claim: Claim, table: pl.DataFrame) -> list[str]:
-    # A column of both, such as the experiment, tells rounds apart: one participant is then several
-    # subjects.
-    return [name for name in claim.subject if name in table.columns and name not in claim.repeated]
 
 
 def _apply_where(table: pl.DataFrame, value: pl.Expr, claim: Claim) -> tuple[pl.DataFrame, pl.Expr]:
@@ -431,7 +425,7 @@ def average_rounds(
 
 
 def _participant_columns(subject: Sequence[str], repeated: Sequence[str]) -> list[str]:
-    # As in `_participant_of`.
+    # As in `Claim.participant_key`.
     return ["arm", *(name for name in subject if name not in repeated), "unit"]
 
 
@@ -589,7 +583,8 @@ def as_declared(
     table, kind = find_declared(claim, tables)
 
     def table_of(other: Claim) -> str:
-        return find_declared(other, tables)[0] or other.measure.rpartition(".")[0]
+        declared = find_declared(other, tables)[0] if tables else ""
+        return declared or other.measure.rpartition(".")[0]
 
     # The claims of a study type name the columns of a table once.
     name = table or claim.measure.rpartition(".")[0]
@@ -637,7 +632,7 @@ def with_declared_unit(claim: Claim, tables: Tables) -> Claim:
 def _unit_of_columns(claim: Claim, names: Iterable[str]) -> str:
     # As in `read_rows`, the column with the conditions holds no unit.
     columns = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).drop(claim.by, strict=False)
-    participant = _participant_of(claim, columns)
+    participant = [name for name in claim.participant_key if name in columns.columns]
     return units_of(columns, unit_column=claim.unit_column, subject=participant).name
 
 

@@ -158,6 +158,13 @@ class Claim:
         # The unit follows from the table, so it is known only after a run.
         return replace(self, unit="", estimand="", outcome="", names=("", ""), missing=MISSING)
 
+    @property
+    def participant_key(self) -> tuple[str, ...]:
+        """The columns of the subject that tell no rounds apart."""
+        # A column of both, such as the experiment, tells rounds apart: one participant is then
+        # several subjects.
+        return tuple(name for name in self.subject if name not in self.repeated)
+
     def is_same_measure(self, other: Claim) -> bool:
         """Return whether this claim and `other` are about the same measure in the same rows."""
         # A hypothesis may name its column without the table.
