@@ -38,6 +38,8 @@ PRICED = ModelSpec(
     "openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o"
 )
 
+LOCAL = ModelSpec("ollama/tiny", "openai", "tiny", local=True)
+
 
 def build_request(text: str = "Hello", model: str = "openai/gpt-4o", **more: Any) -> ModelRequest:
     return ModelRequest(model, (Message("user", text),), **more)
@@ -442,6 +444,25 @@ async def test_money_budget_stops_before_it_is_exceeded(tmp_path: Path) -> None:
                 await gateway.complete_request(f"a{i}", build_request())
         assert 0.8 <= gateway.budget.spent_usd <= 1.0 + 1e-9
     assert len(list_notices(events)) == 1 and "budget_usd" in list_notices(events)[0]
+
+
+@pytest.mark.parametrize(("spec", "lost_count"), [(LOCAL, 0), (PRICED, 1)])
+async def test_embeddings_before_a_stop_count_against_a_budget_unless_they_are_free(
+    spec: ModelSpec, lost_count: int, tmp_path: Path
+) -> None:
+    class StoppingProvider(ScriptedProvider):
+        async def embed_texts(self, *args: Any, **options: Any) -> Any:
+            error = FatalModelError("stopped")
+            error.partial_result = (np.ones((1, 2), dtype=np.float32), Usage(3, 0))
+            raise error
+
+    model, settings = StoppingProvider(lambda _request, _address: "x"), StudyConfig(budget_calls=5)
+    async with open_gateway(tmp_path, model, settings, spec) as gateway:
+        with pytest.raises(FatalModelError):
+            await gateway.embed_texts("e", spec.name, ["one", "two"])
+        assert gateway.budget.spent_calls == lost_count
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert journal.spent().total.calls == lost_count
 
 
 async def test_embeddings_are_journaled_exactly(tmp_path: Path) -> None:

@@ -555,13 +555,14 @@ def test_refusal_inside_a_reply_without_usage_has_unknown_cost(
     assert manifest["cost_unknown_for"] == [MODELS["openai"]] and manifest["cost_usd"] > 0
 
 
-def test_reply_above_the_size_limit_keeps_a_budget_and_ends_no_run(tmp_path: Path) -> None:
-    async def send_long_reply_once(request: web.Request, handler: Any) -> web.StreamResponse:
-        if "Why, 1?" in await request.text():
-            return web.Response(body=b" " * 2_000_000)
-        response: web.StreamResponse = await handler(request)
-        return response
+async def send_long_reply_once(request: web.Request, handler: Any) -> web.StreamResponse:
+    if "Why, 1?" in await request.text():
+        return web.Response(body=b" " * 2_000_000)
+    response: web.StreamResponse = await handler(request)
+    return response
 
+
+def test_reply_above_the_size_limit_keeps_a_budget_and_ends_no_run(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.between = send_long_reply_once
         settings = build_settings(server, budget_usd=0.01, max_tokens=40, max_reply_mb=0.5)
@@ -578,6 +579,17 @@ def test_reply_above_the_size_limit_keeps_a_budget_and_ends_no_run(tmp_path: Pat
     assert max_usd > 40 * 10e-6  # the price of 40 tokens and the prompt
     assert spent.usd == pytest.approx(manifest["cost_usd"] + max_usd, abs=2e-6)
     assert (spent.unpriced, spent.total.calls) == ((), 3)
+
+
+def test_reply_above_the_size_limit_is_one_call_also_at_an_unknown_price(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = send_long_reply_once
+        model = {"model": "openai/unpriced", "budget_calls": 3, "max_reply_mb": 0.5}
+        run(TALK, build_settings(server, **model), out=tmp_path / "run")
+    with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+        spent = journal.spent()
+    assert (spent.broken.calls, spent.total.calls) == (1, 3)
+    assert spent.unpriced == ("openai/unpriced",) and spent.is_broken_unpriced
 
 
 def test_unread_embeddings_above_the_size_limit_are_reported(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def _print_interrupted() -> None:
         lost_calls = "" if spent is None else spent[1]
         saved = "All answers that arrived are saved." if lost_calls else _ALL_SAVED
         error_console().print(f"\n[yellow]Interrupted.[/] {saved}", soft_wrap=True)
-        _print_spending()
+        if spent is not None:
+            _print_amount(spent[0])
         _resume_hint()
 
 
@@ -129,7 +130,11 @@ def _print_spending() -> None:
     # What the run, its cells and its controls have cost, if they have cost anything.
     spent = _read_spending()
     if spent is not None:
-        error_console().print(f"Paid so far: {escape(spent[0])}.", soft_wrap=True)
+        _print_amount(spent[0])
+
+
+def _print_amount(spending: str) -> None:
+    error_console().print(f"Paid so far: {escape(spending)}.", soft_wrap=True)
 
 
 def _read_spending() -> tuple[str, str] | None:

@@ -7,8 +7,10 @@ from itertools import product
 from pathlib import Path
 from shutil import copytree
 from sqlite3 import connect
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 import folkmoot
 from folkmoot.errors import EXIT_INTERRUPTED, BudgetReachedError, DriftError, RunPausedError
@@ -61,6 +63,34 @@ def test_lost_replies_of_a_worker_are_recorded_also_if_the_run_then_pauses(
         dropped = server.model.counts["drop"]
     manifest = folkmoot.load(tmp_path / "run").manifest
     assert manifest["broken_replies"]["count"] == dropped > 0
+
+
+def test_reply_above_the_size_limit_is_one_call_on_a_worker(
+    cluster: None, key: None, tmp_path: Path
+) -> None:
+    async def send_long_replies(request: web.Request, handler: Any) -> web.StreamResponse:
+        if "Question 2" in await request.text():
+            return web.Response(body=b" " * 2_000_000)
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    with ServerThread(FaultPlan()) as server:
+        server.model.between = send_long_replies
+        study = write_study_file(
+            tmp_path,
+            server.openai,
+            model="openai/gpt-4o-mini",
+            endpoints={"openai": server.openai},
+            max_reply_mb=0.5,
+        )
+        local_manifest = run_two_stages(study, tmp_path / "local").manifest
+        # No call is left of this budget.
+        settings = {"overrides": (f"budget_calls={local_manifest['calls']}",)}
+        manifest = run_two_stages(
+            study, tmp_path / "run", executor="ray", workers=1, **settings
+        ).manifest
+    assert manifest["calls"] == local_manifest["calls"]
+    assert manifest["broken_replies"] == local_manifest["broken_replies"]
 
 
 @pytest.mark.parametrize(

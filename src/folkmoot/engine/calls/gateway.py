@@ -468,7 +468,7 @@ class Gateway:
                 return await self._attempts.run(model_state, call, call_provider)
             except FolkmootError:
                 # The part that was received is billed, and a resume asks for it again.
-                if received:
+                if received and find_price(model_state.spec) is not FREE_PRICE:
                     vectors, usage = join_embeddings(received)
                     max_input_tokens = byte_count(*texts[: len(vectors)])
                     max_usd = model_state.embedding_cost(usage, max_input_tokens)
@@ -511,7 +511,7 @@ class Gateway:
     ) -> None:
         # The record is on disk before the retry, so a resume counts it. On a cluster, the main
         # process writes it when it receives the event.
-        if find_price(model_state.spec) is not FREE_PRICE and isinstance(self._journal, Journal):
+        if isinstance(self._journal, Journal):
             broken = BrokenReply(time.time(), call.address, model_state.name, max_usd)
             await asyncio.wrap_future(self._journal.put_broken(broken))
             self._progress(ReplyLost(model_state.name, call.address, max_usd))

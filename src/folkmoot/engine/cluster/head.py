@@ -53,6 +53,7 @@ from folkmoot.engine.study.study_code import agreement_for_workers
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import FolkmootError, InputError, RunPausedError, StorageError
 from folkmoot.measures.inference.estimates import format_count, format_dollars
+from folkmoot.models.request import FINISH_REFUSED
 from folkmoot.randomness import digest
 from folkmoot.storage.manifest import ModelUsage
 
@@ -117,6 +118,8 @@ class ClusterExecutor:
         self._rows_before = run.journal.last_row()
         # Notices that were reported already. Each worker learns the same about an endpoint.
         self._reported_texts: set[str] = set()
+        # Addresses of the lost replies of all workers.
+        self._lost_addresses: set[str] = set()
         gateway = run.gateway
         assert gateway.lender is not None
         self._lender = gateway.lender
@@ -269,13 +272,7 @@ class ClusterExecutor:
         for address in report.superseded_addresses:
             # An empty fingerprint differs from every stored one, so the entry is superseded.
             self._journal.lookup_entry(address, b"", dict)
-        for entry, covered in zip(report.entries, report.covers, strict=True):
-            # Append the entry before its loan is settled: until then the call counts as possibly
-            # paid.
-            self._journal.append(entry, covered)
-            if covered is not None:
-                self._lender.record_settlement(covered, worker.number)
-        self._settle_entries(worker, report.entries)
+        # A lost reply is recorded before its entry, if it has one, as in a run without a cluster.
         for event in report.events:
             text = event.message if isinstance(event, Notice) and event.level != "info" else ""
             # Each worker finds out for itself what an endpoint rejects: report it once.
@@ -284,9 +281,17 @@ class ClusterExecutor:
             if text:
                 self._reported_texts.add(text)
             if isinstance(event, ReplyLost):
+                self._lost_addresses.add(event.address)
                 self._leases.settle_broken(worker.number, event.max_usd or 0.0)
                 broken = BrokenReply(time.time(), event.address, event.model, event.max_usd)
                 self._journal.put_broken(broken)
+        for entry, covered in zip(report.entries, report.covers, strict=True):
+            # Append the entry before its loan is settled: until then the call counts as possibly
+            # paid.
+            self._journal.append(entry, covered)
+            if covered is not None:
+                self._lender.record_settlement(covered, worker.number)
+        self._settle_entries(worker, report.entries)
         for model, demand in report.demands.items():
             usage = gateway.usage_by_model.setdefault(model, ModelUsage())
             usage.retries += demand.retries
@@ -321,8 +326,13 @@ class ClusterExecutor:
                 self._run.gateway.count_usage(entry.model_asked, entry, replayed=False)
             if worker is not None:
                 worker.received_entry_count += 1
-                if is_paid:
+                # The account of lost replies has the cost of such a refusal already.
+                if is_paid and not self._is_lost_refusal(entry):
                     self._leases.record_cost(worker.number, entry.cost_usd)
+
+    def _is_lost_refusal(self, entry: JournalEntry) -> bool:
+        is_refused = entry.finish.startswith(FINISH_REFUSED)
+        return is_refused and entry.cost_usd is None and entry.address in self._lost_addresses
 
     async def _replace_lost_worker(self, worker: WorkerHandle, error: Exception) -> None:
         worker.lost = True

@@ -59,10 +59,10 @@ _MADE_CALLS = (
     f"(SELECT address, finish, model_asked, cost_usd FROM entries WHERE {_IS_MADE_CALL} UNION ALL "
     f"SELECT address, finish, model_asked, cost_usd FROM superseded WHERE {_IS_MADE_CALL})"
 )
-# Refusals of unknown cost. The table of lost replies has the maximum cost of each.
+# Refusals of unknown cost that are also in the table of lost replies.
 _IS_LOST_REFUSAL = (
     f"cost_usd IS NULL AND finish LIKE '{FINISH_REFUSED}%' AND address IN "
-    "(SELECT address FROM broken WHERE max_usd IS NOT NULL)"
+    "(SELECT address FROM broken)"
 )
 
 
