@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Annotated, Any, Literal
 
 import json_repair
@@ -674,6 +675,7 @@ def test_an_object_beside_a_refusal_is_no_answer(reply: str) -> None:
         "I cannot give a high score. {}",
         "I cannot rate this: too little is known, so a middle value. {}",
         "I cannot rate this. Still, here is my guess: {}",
+        "I cannot rate this because I know too little, but 3 is my best guess. {}",
         "I cannot judge the plan by its cover. {}",
         "He said: I cannot rate this. {}",
         "Lose the park? I'd rather not. {}",
@@ -686,6 +688,13 @@ def test_an_object_beside_a_refusal_is_no_answer(reply: str) -> None:
 def test_an_object_beside_other_words_is_an_answer(reply: str) -> None:
     parsed = Json(Stated).parse_reply(reply.replace("{}", OBJECT))
     assert isinstance(parsed, ParsedAnswer) and parsed.value == STATED
+
+
+def test_a_long_reason_of_a_refusal_is_read_fast() -> None:
+    reply = f"I cannot rate this because {'-' * 50_000}: {OBJECT}"
+    started_at = time.process_time()
+    assert isinstance(Json(Stated).parse_reply(reply), ParsedAnswer)
+    assert time.process_time() - started_at < 5
 
 
 @pytest.mark.parametrize("reply", ["I decline to vote. {}", "```json\n{}\n```\nI refuse to vote."])

@@ -221,7 +221,7 @@ def test_a_human_gives_each_option_a_number() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("9007199254740993", 9007199254740993), ("4.0", 4), ("-.5", -0.5), ("1e3", 1000)],
+    [("9007199254740993", 9007199254740993), ("4.0", 4), ("-.5", -0.5), ("1e3", 1000), ("٣", 3)],
 )
 def test_a_number_keeps_its_digits(text: str, number: float) -> None:
     field = forms.FormField("a", "number", "", required=True)
@@ -229,7 +229,7 @@ def test_a_number_keeps_its_digits(text: str, number: float) -> None:
     assert value == number and type(value) is type(number)
 
 
-@pytest.mark.parametrize("text", ["1_0", "nan", "inf", "1e999", "٣", "9" * 5_000])
+@pytest.mark.parametrize("text", ["1_0", "nan", "inf", "1e999", "9" * 5_000])
 def test_what_only_python_reads_as_a_number_is_refused(text: str) -> None:
     field = forms.FormField("a", "number", "", required=True)
     with pytest.raises(ValueError, match="please give a number"):

@@ -168,18 +168,23 @@ def label_forms(text: str) -> list[str]:
     return _expand_forms(text, (*_DECORATION_CHARACTERS, *_OPTION_PHRASES))
 
 
+def fold_digits(text: str) -> str:
+    """Return a text with ASCII digits in place of the digits of other scripts, such as `٧`."""
+    if text.isascii():
+        return text
+    return "".join(
+        str(unicodedata.decimal(character)) if character.isdecimal() else character
+        for character in text
+    )
+
+
 def number_forms(text: str) -> tuple[list[str], list[str]]:
     """Return two lists of versions of a reply. A version may be a bare number.
 
     The first list lacks decoration. The second list also lacks phrases such as "My answer is".
     """
-    # In both lists, decoration such as quotation marks is removed. Digits of other scripts, such as
-    # `٧`, are the same numbers.
-    if not text.isascii():
-        text = "".join(
-            str(unicodedata.decimal(character)) if character.isdecimal() else character
-            for character in text
-        )
+    # In both lists, decoration such as quotation marks is removed.
+    text = fold_digits(text)
     bare = _expand_forms(text, _DECORATION_CHARACTERS)
     return bare, _expand_forms(text, (*_DECORATION_CHARACTERS, *_NUMBER_PHRASES))
 
@@ -444,7 +449,8 @@ _UNCOMFORTABLE = (
 _REFUSING_SENTENCE = re.compile(
     rf"{_PLEASANTRIES}(?P<refusal>{_UNWILLING}{_TO_RATE}|{_UNCOMFORTABLE})"
     r"(?: (?:now|today|here|please|at all|at this time)|,? sorry)*"
-    r"(?:,? (?:(?:because|since)\b[^:]*|as an ai\b[^:]*))?[^\w:]*",
+    r"(?:,? (?:(?:(?:because|since) i(?:'m| am)|as) an ai\b[^:]*|"
+    r"(?P<reason>(?:because|since)\b[^:]*))|[^\w:]*)",
     re.IGNORECASE,
 )
 # These refuse to answer only if a text has no other words. "Without the park? I'd rather not."
@@ -473,8 +479,9 @@ def _has_refusing_sentence(text: str) -> bool:
     sentences = _split_sentences(text)
     for i, sentence in enumerate(sentences):
         is_at_end = min(i, len(sentences) - 1 - i) < MAX_END_SENTENCES
-        if is_at_end and _REFUSING_SENTENCE.fullmatch(sentence):
-            return not any(map(_ANSWERS_ALL_THE_SAME.search, sentences[i + 1 :]))
+        if is_at_end and (refusal := _REFUSING_SENTENCE.fullmatch(sentence)):
+            following = [refusal["reason"] or "", *sentences[i + 1 :]]
+            return not any(map(_ANSWERS_ALL_THE_SAME.search, following))
     return False
 
 
@@ -507,7 +514,10 @@ def is_only_refusal(text: str) -> bool:
     """Return whether an English text is nothing but a refusal to answer."""
     sentences = re.split(r"[.!?;\n]+", text.replace("’", "'"))
     refusals = [
-        _REFUSING_SENTENCE.fullmatch(sentence) or _ONLY_REFUSAL.fullmatch(sentence)
+        _ONLY_REFUSAL.fullmatch(sentence) or _REFUSING_SENTENCE.fullmatch(sentence)
         for sentence in sentences
     ]
+    # A reason may be a point of its own: "I cannot judge the plan because it names no costs."
+    if any(refusal and refusal.groupdict().get("reason") for refusal in refusals):
+        return False
     return all(refusals) and any(refusal["refusal"] for refusal in refusals if refusal)

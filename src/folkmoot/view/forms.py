@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from starlette.requests import Request
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, FieldForPeople
+from folkmoot.conversation.reply_forms import fold_digits
 from folkmoot.conversation.schema_alternatives import is_way_out, single_alternative
 from folkmoot.hints import capitalise
 from folkmoot.view.site import read_sent_number
@@ -513,12 +514,13 @@ def _ranked_options(
 
 
 def _parse_number(field: FormField, text: str) -> int | float:
+    digits = fold_digits(text)
     try:
         # Python also reads `1_0` and `nan`, which no human means as a number.
-        if not _NUMBER.fullmatch(text):
+        if not _NUMBER.fullmatch(digits):
             raise ValueError
         # A whole number keeps all its digits, which a float would not.
-        value = int(text) if text.lstrip("+-").isdigit() else float(text)
+        value = int(digits) if digits.lstrip("+-").isdigit() else float(digits)
         if not math.isfinite(value):
             raise ValueError
     # Python refuses to convert thousands of digits, and to make a float of them.

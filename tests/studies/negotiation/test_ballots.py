@@ -20,7 +20,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERATORS
-from folkmoot.studies.negotiation.rules.vocabulary import is_none
+from folkmoot.studies.negotiation.rules.vocabulary import is_none, new_option_of
 from tests.studies.negotiation.conftest import (
     Runner,
     list_options,
@@ -469,7 +469,11 @@ def test_false_in_a_field_for_words_is_no_option_and_no_objection(
 
 
 @pytest.mark.parametrize(
-    "objection", ["I can't take part in anything strenuous.", "I won't do that.", "I can't dance."]
+    "objection",
+    [
+        *("I can't take part in anything strenuous.", "I won't do that.", "I can't dance."),
+        "I can't assess the plan because its price is missing.",
+    ],
 )
 def test_a_refusal_of_something_in_an_objection_is_a_firm_no(
     run_negotiation: Runner, objection: str
@@ -498,6 +502,10 @@ def test_a_refusal_in_place_of_a_new_option_is_on_no_list(
     assert (row["top_choice"], row["acceptable"], row["asked_again"]) == ("diner", "", False)
     options = {option.casefold() for option in run.table("scores")["option"]}
     assert "diner" in options and entry.casefold() not in options
+
+
+def test_a_topic_of_one_short_word_is_a_new_option() -> None:
+    assert new_option_of("AI", ("diner",)) == "ai"
 
 
 def test_a_refusal_in_place_of_an_objection_is_no_firm_no(run_negotiation: Runner) -> None:

@@ -215,6 +215,7 @@ NO_POINTS: list[Any] = [
 STATED_POINTS = [
     *("No more cars.", "Nothing has been done for tenants.", "No comment from the council."),
     *("Vote required", "No time", "No one asked us.", "I can't take part in a vote on a Monday."),
+    "I cannot judge the plan because it names no costs.",
 ]
 
 

@@ -16,6 +16,7 @@ from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.seat.question_page import parse_form
 from tests.engine.test_seats import build_seat_host
+from tests.engine.test_verify import change_json, reseal_manifest
 from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
     find_mistakes,
@@ -146,9 +147,8 @@ def test_words_of_a_human_stay_in_their_name(tmp_path: Path, kind: str) -> None:
     assert any(joined in text for text in sent) and not any(written in text for text in sent)
 
 
-def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
-    """The journal and the table `utterances` hold the wording for models, which no human read."""
-    seen: list[PendingQuestion] = []
+def run_with_wordings(tmp_path: Path, seen: list[PendingQuestion]) -> folkmoot.Run:
+    """Run a workbook with humans who read other words than models."""
     book = with_setting(
         make_workbook_with_column(
             offer='{"Buyer": "Your bid after {{ talk }}?", "Seller": "Ask?"}'
@@ -156,7 +156,7 @@ def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
         "num_sessions",
         1,
     )
-    run = folkmoot.run(
+    return folkmoot.run(
         save_workbook(book, tmp_path / "book.xlsx"),
         provider=make_provider(),
         overrides=("seats=4",),
@@ -172,6 +172,29 @@ def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
             seen,
         ),
     )
+
+
+def test_a_run_without_the_table_of_wordings_is_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier version did not record the wordings, and its files held those for models."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr("folkmoot.engine.session.session.record_wordings", lambda *_: None)
+        run = run_with_wordings(tmp_path, [])
+    assert not RunFolder(run.path).has_table("wordings_for_people")
+    assert not run.verify().is_consistent
+    for name in ("manifest.json", "plan.json"):
+        change_json(run.path / name, lambda data: data["software"].update(source="earlier"))
+    reseal_manifest(run.path)
+    verification = run.verify()
+    assert verification.is_consistent
+    assert (verification.differences, verification.not_compared) == ([], [])
+
+
+def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
+    """The journal and the table `utterances` hold the wording for models, which no human read."""
+    seen: list[PendingQuestion] = []
+    run = run_with_wordings(tmp_path, seen)
     recorded = run.table("wordings_for_people")
     for question in seen:
         rows = recorded.filter(question=question.address, part="question")

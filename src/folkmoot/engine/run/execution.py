@@ -202,7 +202,8 @@ RESUMABLE_KEYS = CALL_KEYS | {"prompts", "model", "models", "local"}
 class Execution:
     """The input of one process of a run.
 
-    `replay`: if given, this journal answers all requests and no model is called.
+    - `replay`: if given, this journal answers all requests and no model is called.
+    - `records_wordings`: whether the table of wordings for people is written.
     """
 
     study_file: StudyFile
@@ -211,6 +212,8 @@ class Execution:
     folder: Path
     stopper: RunStopper
     replay: ReplayJournal | None = None
+    # False in the replay of a run whose version had no such table.
+    records_wordings: bool = True
     # The budget and the rate limiter that several runs of a grid share.
     shared_limits: SharedLimits | None = None
 
@@ -378,6 +381,7 @@ def _build_run_context(
         seats=seats,
         seat_manager=seat_manager,
         asks_people=not execution.options.is_dry_run,
+        records_wordings=execution.records_wordings,
         change=change,
     )
 

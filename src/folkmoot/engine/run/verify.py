@@ -33,6 +33,7 @@ from folkmoot.engine.run.execution import (
     seal_claims,
 )
 from folkmoot.engine.run.preflight import preflight_requests_in
+from folkmoot.engine.seats.questionnaire import WORDINGS
 from folkmoot.engine.seats.withdrawal import (
     UNSEARCHED,
     describe_pending_withdrawals,
@@ -367,7 +368,16 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     try:
         run_until_complete(
             lambda stopper: execute_study(
-                Execution(study_file, options, providers, scratch, stopper, replay=replay)
+                Execution(
+                    study_file,
+                    options,
+                    providers,
+                    scratch,
+                    stopper,
+                    replay=replay,
+                    records_wordings=_knows_table(run, WORDINGS)
+                    or not _describe_code_difference(run),
+                )
             )
         )
     except (NotJournaledError, DriftError) as error:
@@ -487,9 +497,7 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
         verification.tables += 1
         table_path = f"{TABLES}/{name}"
         # A table that the version of the run did not write changes none of its results.
-        recorded_hashes = run.manifest.get("hashes") or {}
-        is_known = f"{table_path}.parquet" in recorded_hashes or run.has_table(name)
-        is_new = code_difference and not is_known
+        is_new = code_difference and not _knows_table(run, name)
         found = _prefixed(f"{table_path}.parquet", _compare_table(run, rebuilt, name))
         if name not in PARQUET_ONLY:
             found += _prefixed(
@@ -546,6 +554,12 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
             else "All tables are equal, but this code writes other files"
         )
         verification.not_compared += [f"{result}{code_difference}:", *differences]
+
+
+def _knows_table(run: RunFolder, name: str) -> bool:
+    # A deleted table still has a hash.
+    recorded_hashes = run.manifest.get("hashes") or {}
+    return f"{TABLES}/{name}.parquet" in recorded_hashes or run.has_table(name)
 
 
 def _comparable_plans(

@@ -152,6 +152,8 @@ class RunContext:
     self_descriptions: dict[Seat, asyncio.Future[Quoted]] = field(default_factory=dict)
     # Whether humans can be asked, or were asked in the run that is replayed. False in a dry run.
     asks_people: bool = True
+    # Whether texts that humans read in another wording than models are recorded.
+    records_wordings: bool = True
     # Seats in which a human gave an answer.
     answered_seats: set[Seat] = field(default_factory=set)
     # Hashes of the scope paths in use, not the paths: a run may have millions.

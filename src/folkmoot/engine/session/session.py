@@ -261,7 +261,7 @@ class Scope:
                 view = view_for_human(speaker, history, shown_prompt, wanted, len(messages))
                 run.seat_manager.register_question(seat, address, view)
             asked_at = AskedAt(address, self._row_order, speaker.id)
-            if seat is not None:
+            if seat is not None and run.records_wordings:
                 record_wordings(run, asked_at, seat, speaker, history, shown_prompt)
             result = await ask_until_parsed(run, asked_at, request, wanted, reasks)
         finally:

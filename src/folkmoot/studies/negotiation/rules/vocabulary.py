@@ -37,7 +37,7 @@ _AROUND = frozenset(
 # Words that name no option, as in "no new option, thanks", "I'd rather not say" and "not sure".
 _NAMES_NOTHING = frozenset(
     words_of(
-        "above abstain add addition additional again ai am answer applicable available blank "
+        "above abstain add addition additional again am answer applicable available blank "
         "can't cannot choose comment complete decide decided decision decline declined empty "
         "enough extra fine further good idea know leave left list listed miss missed missing "
         "needed new none null ok okay open opinion option other pending preference provide "
