@@ -18,7 +18,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import BrokenReply, Journal
 from folkmoot.engine.journal.journal_file import BatchRecord
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.errors import ForeignJournalError
+from folkmoot.errors import ForeignJournalError, InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -318,6 +318,9 @@ def test_what_was_paid_for_damaged_answers_stays_in_the_sums(damage: str, tmp_pa
             "workers": 0,
         }
         assert spent.total.calls == 5 and spent.is_possible_unpriced
+        budget = {"budget_usd": 1.0}
+        with pytest.raises(InputError, match="earlier calls without a saved reply is unknown"):
+            folkmoot.run(study, settings | budget, out=tmp_path / "run")
         return
     is_known = "reply" in damage
     known_usd = sum(costs) + (2 * costs[0] if is_known else 0)

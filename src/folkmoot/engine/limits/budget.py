@@ -105,12 +105,13 @@ class Spent(NamedTuple):
         `budget_usd`: the budget, or None for no limit.
         """
         # Such a budget could be exceeded without notice.
-        models = list(self.unpriced)
+        calls = [f"earlier calls to {', '.join(self.unpriced)}"] if self.unpriced else []
         if self.is_possible_unpriced:
-            # The table of loans names no model.
-            models.append("a model of unknown price by a process that could not save the replies")
-        if budget_usd is not None and models:
-            reason = f"the cost of earlier calls to {', '.join(models)} is unknown"
+            # The table of loans names no model. A process was killed, or a repair removed entries
+            # that it could not read.
+            calls.append("earlier calls without a saved reply")
+        if budget_usd is not None and calls:
+            reason = f"the cost of {' and '.join(calls)} is unknown"
             raise InputError(unknown_cost_message(reason))
 
 

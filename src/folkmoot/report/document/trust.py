@@ -161,11 +161,11 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _possibly_paid(possibly_paid: Mapping[str, Any] | None) -> dict[str, object]:
-    # A killed process had recorded these calls in advance. The vendor may have billed them, so the
-    # cost of the run does not include them.
+    # A killed process had recorded these calls in advance, or a repair removed their entries. The
+    # vendor may have billed them, so the cost of the run does not include them.
     if not possibly_paid:
         return {}
-    calls = "calls that a killed process may have sent (possibly paid, not in the cost)"
+    calls = "calls without a saved reply that may have been sent (possibly paid, not in the cost)"
     return {
         calls: possibly_paid["calls"],
         "maximum cost of these calls (USD)": _value_or_unknown(possibly_paid["max_usd"]),
