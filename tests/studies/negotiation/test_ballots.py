@@ -504,8 +504,14 @@ def test_a_refusal_in_place_of_a_new_option_is_on_no_list(
     assert "diner" in options and entry.casefold() not in options
 
 
-def test_a_topic_of_one_short_word_is_a_new_option() -> None:
-    assert new_option_of("AI", ("diner",)) == "ai"
+@pytest.mark.parametrize("entry", ["AI", "Leave", "Vote"])
+def test_an_option_of_one_word_is_new(entry: str) -> None:
+    assert new_option_of(entry, ("diner",)) == entry.casefold()
+
+
+@pytest.mark.parametrize("entry", ["Leave blank", "leave it", "No vote", "vote again"])
+def test_words_about_a_new_option_name_none(entry: str) -> None:
+    assert new_option_of(entry, ("diner",)) is None
 
 
 def test_a_refusal_in_place_of_an_objection_is_no_firm_no(run_negotiation: Runner) -> None:

@@ -48,6 +48,8 @@ _NAMES_NOTHING = frozenset(
         "rien"
     )
 )
+# Without other words, these are options: "Leave" and not "leave blank".
+_OPTIONS_ALONE = frozenset({("leave",), ("vote",)})
 _EVERYONE = frozenset({EVERYONE, "everybody", "all", "all members", "all of us", "the whole group"})
 _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all days", "every day"})
 
@@ -78,8 +80,10 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 def is_empty(entry: str) -> bool:
     """Return True if an entry is blank, says that there is no option, or refuses to answer."""
-    says_nothing = is_none(entry) or words_of(entry) in NOTHING or is_only_refusal(entry)
-    return says_nothing or not content_words(entry) - _NAMES_NOTHING
+    words = words_of(entry)
+    says_nothing = is_none(entry) or words in NOTHING or is_only_refusal(entry)
+    names_nothing = words not in _OPTIONS_ALONE and not content_words(entry) - _NAMES_NOTHING
+    return says_nothing or names_nothing
 
 
 def is_none(entry: str) -> bool:
