@@ -426,7 +426,7 @@ def test_rounds_in_the_subject_of_a_claim_are_no_units_of_other_measures() -> No
         for wave in range(3)
     ]
     table = pl.DataFrame(rows)
-    design = design_of("panel", table.columns, [claim], lambda _: "panel")
+    design = design_of(table.columns, [claim])
     for measure in (claim, design.apply_to(Claim("panel.trust", ("a", "b"), "mean"))):
         read = claims_of_run.read_rows(table, measure.measure.rpartition(".")[2], measure)
         assert not isinstance(read, str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run
 from folkmoot.engine.run.grid import GridCell
 from folkmoot.engine.session.plan import DESIGN, Plan
+from folkmoot.engine.settings.claimed_tables import find_condition_column
 from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
 from folkmoot.engine.settings.hypotheses import (
     ADDED_LATER,
@@ -28,7 +30,7 @@ from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY, STRICT_ANSW
 from folkmoot.engine.study.study import compute_findings, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import DriftError, InputError
-from folkmoot.measures.inference.claims import judge
+from folkmoot.measures.inference.claims import Claim, judge
 from folkmoot.measures.inference.estimates import Estimate, format_p_value
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.pooled import judge_claims
@@ -531,6 +533,35 @@ def test_hypothesis_is_tested_in_the_condition_column_of_the_study_type(
     (row,) = next(finding for finding in run.findings if finding.key == "hypotheses").grid.rows
     assert ("With reasons" in str(row)) == (DECLARED_CONDITIONS in declared)
     assert "cannot be tested" not in str(row)
+
+
+@pytest.mark.parametrize(
+    ("contrast", "conditions", "column"),
+    [
+        (("x", "y"), {}, "phase"),
+        (("north", "south"), {}, "side"),
+        # The study type lists the conditions of one of the columns only.
+        (("north", "south"), {"phase": {"x": "X", "y": "Y"}}, "side"),
+        (("x", "other"), {"phase": {"x": "X", "y": "Y"}}, "phase"),
+        # A measure that only some conditions record is no column of conditions.
+        (("a", "b"), {"people.score": {"a": "A", "b": "B"}}, "side"),
+    ],
+)
+def test_hypothesis_uses_that_own_column_which_has_both_conditions(
+    contrast: tuple[str, str], conditions: dict[str, dict[str, str]], column: str
+) -> None:
+    claim = Claim("people.score", ("north", "south"), "mean", by="side")
+    others = [claim, replace(claim, contrast=("x", "y"), by="phase")]
+    tables = {"people": {"id": "text", "side": "text", "phase": "text", "score": "float"}}
+    stated = Claim("score", contrast, "mean")
+    assert find_condition_column(stated, tables, others, conditions) == column
+    same_in_usual = replace(claim, contrast=contrast, by="")
+    assert find_condition_column(stated, tables, [*others, same_in_usual], conditions) == ""
+    # In a table with a usual column, only conditions that the study type lists are meant.
+    tables["people"]["condition"] = "text"
+    assert find_condition_column(stated, tables, others, conditions) == ""
+    listed = {column: dict.fromkeys(contrast, "")}
+    assert find_condition_column(stated, tables, others, listed) == column
 
 
 def test_claims_have_the_names_of_conditions_that_the_study_type_declares(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def find_condition_column(
     - `conditions`: the conditions of the run.
     """
     # A hypothesis does not name the column. A column of another name than the usual ones is known
-    # from the study type: it lists the conditions of the column, or one of its claims names it.
+    # from the study type: it lists the conditions of the column, or its claims compare some there.
 
     def kinds_of(name: str) -> Mapping[str, str]:
         return tables.get(name, {})
@@ -117,21 +117,30 @@ def find_condition_column(
 
     if claim.by:
         return claim.by
-    own = {column: names for column, names in conditions.items() if column not in CONDITION_COLUMNS}
-    listing = [column for column, names in own.items() if names.keys() >= {*claim.contrast}]
+    known: dict[str, set[str]] = {}
+    for column, names in conditions.items():
+        # A key with a table is a measure.
+        if "." not in column:
+            known.setdefault(column, set()).update(names)
+    for other in others:
+        if other.by != ACROSS:
+            known.setdefault(other.by, set()).update(other.contrast)
+    having_both = [column for column, arms in known.items() if arms >= {*claim.contrast}]
     usual = find_table(claim, sorted(tables), kinds_of)
     usual_columns = [*CONDITION_COLUMNS]
     if usual:
         usual_columns = [name for name in CONDITION_COLUMNS if name in kinds_of(usual)][:1]
-    if any({*claim.contrast} <= conditions.get(name, {}).keys() for name in usual_columns):
+    # The name of a usual column is empty in claims.
+    if not {*having_both}.isdisjoint(("", *usual_columns)):
         return ""
-    # A protocol may record a table that is not declared.
+    own = [column for column in known if column not in ("", *CONDITION_COLUMNS)]
+    with_both = [column for column in own if column in having_both]
+    listed = [column for column in with_both if column in conditions]
+    # A protocol may record a table that is not declared. The columns of a sealed claim, which is
+    # read without tables and conditions, count as they are written.
     if find_declared(claim, tables)[1] is None:
-        return next(iter(listing), "")
-    if usual:
-        return next(filter(has_measure, listing), "")
-    named = [other.by for other in others if other.by not in ("", ACROSS)]
-    return next(filter(has_measure, (*listing, *own, *named)), "")
+        return next(iter(listed), "")
+    return next(filter(has_measure, listed if usual else (*with_both, *own)), "")
 
 
 def name_conditions(claims: Iterable[Claim], conditions: Conditions) -> list[Claim]:
@@ -204,30 +213,26 @@ class TableDesign(NamedTuple):
         return units_of(table, fewest_draws, unit_column, subject)
 
 
-def design_of(
-    table: str, columns: Iterable[str], claims: Sequence[Claim], table_of: Callable[[Claim], str]
-) -> TableDesign:
+def design_of(columns: Iterable[str], claims: Sequence[Claim]) -> TableDesign:
     """Return what the claims about a table say about its columns.
 
     - `columns`: the columns of the table.
-    - `claims`: the claims of a study type. Several of them may name different columns. The first
+    - `claims`: the claims about this table. Several of them may name different columns. The first
       one counts.
-    - `table_of`: returns the name of the table that a claim is about.
     """
     known = {*columns}
-    own = [claim for claim in claims if table_of(claim) == table]
     has_conditions = not known.isdisjoint(CONDITION_COLUMNS)
     has_units = not known.isdisjoint((*CLUSTER_COLUMNS, *PARTICIPANT_COLUMNS))
     names = {
         name
-        for claim in own
+        for claim in claims
         for name in (claim.by, claim.unit_column, *claim.subject, *claim.repeated)
     }
-    conditions = [claim.by for claim in own if claim.by not in ("", ACROSS)]
-    participants = [claim.participant_key for claim in own if claim.participant_key]
+    conditions = [claim.by for claim in claims if claim.by not in ("", ACROSS)]
+    participants = [claim.participant_key for claim in claims if claim.participant_key]
     return TableDesign(
         "" if has_conditions else next(iter(conditions), ""),
-        next((claim.unit_column for claim in own if claim.unit_column), ""),
+        next((claim.unit_column for claim in claims if claim.unit_column), ""),
         () if has_units else next(iter(participants), ()),
         frozenset(names & known),
     )

@@ -588,7 +588,8 @@ def as_declared(
 
     # The claims of a study type name the columns of a table once.
     name = table or claim.measure.rpartition(".")[0]
-    design = design_of(name, tables.get(name, ()), others, table_of)
+    own = [other for other in others if table_of(other) == name]
+    design = design_of(tables.get(name, ()), own)
     # A plan is read without the tables, and the columns of its claims count as they are written.
     # They may be the usual ones.
     if not tables:

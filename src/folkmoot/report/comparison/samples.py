@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,15 @@ class Sample:
     def design_of(self, table: str) -> TableDesign:
         """Return what the claims of a run say about the columns of one of its tables."""
         columns = self.tables[table].columns if table in self.tables else ()
-        return design_of(table, columns, self.claims, self.find_table)
+        return design_of(columns, self._claims_by_table.get(table, []))
+
+    @cached_property
+    def _claims_by_table(self) -> Mapping[str, list[Claim]]:
+        # Found once, because a comparison asks for the design of a table at each of its measures.
+        by_table: dict[str, list[Claim]] = {}
+        for claim in self.claims:
+            by_table.setdefault(self.find_table(claim), []).append(claim)
+        return by_table
 
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
