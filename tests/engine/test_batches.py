@@ -28,6 +28,7 @@ from folkmoot.cli.study_files import check_command
 from folkmoot.engine.calls import batch_queue as outbox_module
 from folkmoot.engine.calls import gateway as gateway_module
 from folkmoot.engine.calls.progress import Event, format_event
+from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.session.folder_access import has_calls
@@ -40,6 +41,7 @@ from folkmoot.errors import (
     RunExistsError,
     RunPausedError,
 )
+from folkmoot.models.wire.batches import AnthropicBatchApi
 from folkmoot.storage.run_folder import RunFolder
 from tests.default_signals import add_default_signals
 from tests.engine.batch_study import PEOPLE, STUDY
@@ -245,6 +247,28 @@ def test_batch_of_another_run_is_not_taken_for_a_batch_with_a_lost_receipt(
         own_jobs = [job for job in batch_api.jobs if job is not other]
     assert [len(job.items) for job in own_jobs] == [PEOPLE, PEOPLE]
     assert (manifest["handed_in_by_batches"], manifest["lost_tries"]) == (2 * PEOPLE, 0)
+
+
+def test_two_batches_that_were_taken_for_each_other_are_not_paid_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two receipts were lost, and the batches have the same age and size."""
+    monkeypatch.setattr(AnthropicBatchApi, "max_calls", PEOPLE // 2)
+    with ServerThread(FaultPlan()) as server:
+        values, out = build_settings(server, "anthropic"), tmp_path / "run"
+        manifest = run(STUDY, values, out=out).manifest
+        submitted_count = len(server.model.batches.jobs)
+        with contextlib.closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
+            db.execute("UPDATE entries SET reply = reply || 'x'")
+        repaired = CliRunner().invoke(app, ["verify", str(out), "--repair", "--yes"])
+        assert repaired.exit_code == 0, repaired.output
+        with Journal(out / "journal.sqlite") as journal:
+            first, second, *_ = journal.read_batches().values()
+            journal.note(first._replace(id=second.id)).result()
+            journal.note(second._replace(id=first.id)).result()
+        resumed = resume_run(values, out).manifest
+        assert len(server.model.batches.jobs) == submitted_count == 4
+    assert resumed["cost_usd"] == manifest["cost_usd"] and "broken_replies" not in resumed
 
 
 def cut_first_result(rows: list[Any]) -> bytes:

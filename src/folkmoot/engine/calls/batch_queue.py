@@ -138,10 +138,12 @@ class BatchQueue:
         self._stopped: FolkmootError | None = None
         self._known = journal.read_batches()
         self._earlier = frozenset(self._known)
-        # Lost replies that earlier processes recorded, as address and time.
-        self._earlier_broken = [
-            (reply.address, reply.at) for reply in journal.read_broken_replies() if self._known
-        ]
+        # Address → time of the last lost reply that earlier processes recorded.
+        self._earlier_broken = {
+            reply.address: reply.at for reply in journal.read_broken_replies() if self._known
+        }
+        # Vendor ids that are certain: by a receipt or by the keys of the results.
+        self._own_ids: set[str] = set()
         # A random prefix of all batch names and keys, so that another run of the same study has
         # other ones. A resumed run keeps its prefix.
         self._run = next(iter(self._known), secrets.token_hex(8)).partition("-")[0]
@@ -235,11 +237,8 @@ class BatchQueue:
             return
         name = self._journal.find_batch(call.key)
         if name in self._earlier:
-            submitted_at = self._known[name].submitted_at
-            error.may_be_billed = not any(
-                address == call.address and at > submitted_at
-                for address, at in self._earlier_broken
-            )
+            recorded_at = self._earlier_broken.get(call.address, -math.inf)
+            error.may_be_billed = recorded_at <= self._known[name].submitted_at
 
     def stop_calls(self, error: FolkmootError) -> None:
         """Submit no more batches and raise `error` in waiting calls."""
@@ -361,7 +360,7 @@ class BatchQueue:
             try:
                 prepared = await batches.prepare_batch(batch.name, path, items)
                 is_prepared = True
-                return await batches.submit_batch(batch.name, path, prepared)
+                received_id = await batches.submit_batch(batch.name, path, prepared)
             except NotFoundError as error:
                 raise FatalModelError(
                     f"{batch.model} has no batch API at this address; leave out --batch ({error})"
@@ -369,6 +368,8 @@ class BatchQueue:
             except ModelError as error:
                 may_have_arrived = may_have_arrived or (is_prepared and not error.is_refusal)
                 raise
+            self._own_ids.add(received_id)
+            return received_id
 
         try:
             return await self._retry_vendor_call(batch, submit_batch)
@@ -400,10 +401,10 @@ class BatchQueue:
         self, batch: BatchRecord, batches: BatchApi, excluded: Collection[str] = ()
     ) -> str | None:
         # Returns the id of a batch with an unknown receipt. Other batches of this run are excluded,
-        # because Anthropic's batches can be told apart only by their age and size.
-        others = {known.id for known in self._known.values() if known.name != batch.name}
+        # because Anthropic's batches can be told apart only by their age and size. An id that was
+        # found in this way may be that of any batch, so it excludes nothing.
         return await batches.find_submitted_batch(
-            batch.name, batch.submitted_at, batch.calls, {*others, *excluded}
+            batch.name, batch.submitted_at, batch.calls, {*self._own_ids, *excluded}
         )
 
     async def _collect_results(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
@@ -453,7 +454,10 @@ class BatchQueue:
         keys, foreign = self._journal.keys_of(batch.name), set[str]()
         while True:
             status, responses = await self._read_results(batch, batches)
-            if not responses or any(key in responses for key in keys):
+            if not responses:
+                return batch, status, responses
+            if any(key in responses for key in keys):
+                self._own_ids.add(batch.id)
                 return batch, status, responses
             foreign.add(batch.id)
             excluded = frozenset(foreign)
