@@ -434,7 +434,7 @@ _RATED = (
     rf"matters?|issues?|people|persons?|{_ASKED}))*"
 )
 _TO_RATE = (
-    r"(?:(?:rate|score|rank|grade|evaluate|assess|judge|answer|comment)\b"
+    r"(?:(?:(?P<judging>rate|score|rank|grade|evaluate|assess|judge)|answer|comment)\b"
     r"|(?:give|provide|state|share|offer|assign) (?:(?:you|it|this|that|them) )?"
     r"(?:an?|any|my|the|this|that) (?:(?:numerical|numeric|single|specific|definite|exact) )?"
     r"(?:ratings?|scores?|rankings?|numbers?|values?|estimates?|assessments?|evaluations?|"
@@ -510,14 +510,22 @@ def refuses_at_its_ends(text: str) -> bool:
     return is_refused or _has_refusing_sentence(text)
 
 
-def is_only_refusal(text: str) -> bool:
-    """Return whether an English text is nothing but a refusal to answer."""
+def _judges_by_reason(refusal: re.Match[str] | None) -> bool:
+    groups = refusal.groupdict() if refusal else {}
+    return bool(groups.get("judging") and groups.get("reason"))
+
+
+def is_only_refusal(text: str, *, may_state_reason: bool = False) -> bool:
+    """Return whether an English text is nothing but a refusal to answer.
+
+    - `may_state_reason`: whether "I cannot judge the plan because it names no costs" is one. Where
+      a text may be a point or an objection, its reason is one.
+    """
     sentences = re.split(r"[.!?;\n]+", text.replace("’", "'"))
     refusals = [
         _ONLY_REFUSAL.fullmatch(sentence) or _REFUSING_SENTENCE.fullmatch(sentence)
         for sentence in sentences
     ]
-    # A reason may be a point of its own: "I cannot judge the plan because it names no costs."
-    if any(refusal and refusal.groupdict().get("reason") for refusal in refusals):
+    if not may_state_reason and any(map(_judges_by_reason, refusals)):
         return False
     return all(refusals) and any(refusal["refusal"] for refusal in refusals if refusal)

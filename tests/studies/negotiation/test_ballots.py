@@ -509,7 +509,10 @@ def test_an_option_of_one_word_is_new(entry: str) -> None:
     assert new_option_of(entry, ("diner",)) == entry.casefold()
 
 
-@pytest.mark.parametrize("entry", ["Leave blank", "leave it", "No vote", "vote again"])
+@pytest.mark.parametrize(
+    "entry",
+    ["Leave blank", "leave it", "No vote", "vote again", "I can't judge this because I am new."],
+)
 def test_words_about_a_new_option_name_none(entry: str) -> None:
     assert new_option_of(entry, ("diner",)) is None
 

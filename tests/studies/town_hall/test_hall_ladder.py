@@ -209,7 +209,11 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
 
 NO_POINTS: list[Any] = [
     *(["None"], ["None."], ["N/A"], ["nothing"], ["-"], ["no new points"], "none", [None], []),
-    *(["I prefer not to say"], ["declined"], ["Nothing to add at this time."]),
+    *(
+        ["I prefer not to say"],
+        ["declined", "I prefer not to answer because of my job."],
+        ["Nothing to add at this time."],
+    ),
     ["No further points this round.", "I have nothing new to add", "I am choosing not to answer."],
 ]
 STATED_POINTS = [

@@ -81,7 +81,8 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 def is_empty(entry: str) -> bool:
     """Return True if an entry is blank, says that there is no option, or refuses to answer."""
     words = words_of(entry)
-    says_nothing = is_none(entry) or words in NOTHING or is_only_refusal(entry)
+    is_refusal = is_only_refusal(entry, may_state_reason=True)
+    says_nothing = is_none(entry) or words in NOTHING or is_refusal
     names_nothing = words not in _OPTIONS_ALONE and not content_words(entry) - _NAMES_NOTHING
     return says_nothing or names_nothing
 
