@@ -157,3 +157,16 @@ def test_key_that_a_server_repeats_is_written_nowhere(
     contents = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"Your key is [key removed]." in contents and b"Bad gateway" in contents
     assert key.encode() not in contents and encoded_key.encode() not in contents
+
+
+@pytest.mark.parametrize("key", ["anything", "not-needed"])
+def test_a_key_that_is_a_word_changes_no_reply(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with ServerThread(FaultPlan()) as server:
+        server.model.says = lambda messages, body: {"text": f"I would try {key}."}
+        finished_run = run(STUDY, build_settings(server.openai), out=tmp_path / "run")
+    replies = finished_run.table("answers")["words"].to_list()
+    assert replies == [4] * QUESTION_COUNT
+    assert f"I would try {key}.".encode() in (tmp_path / "run" / "journal.sqlite").read_bytes()

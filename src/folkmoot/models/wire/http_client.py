@@ -206,10 +206,11 @@ class HttpClient:
     def redact_reply(self, reply: Completion) -> Completion:
         """Return a reply without the key of this server."""
         # Some proxies repeat the key. Only exact keys are replaced, because a model may write texts
-        # that look like keys.
+        # that look like keys. The key of a local server may be an ordinary word, such as
+        # "anything", which a reply may contain as well.
         texts = {name: getattr(reply, name) for name in ("text", "model_served", "request_id")}
         for secret in filter(None, self._secrets):
-            if len(secret) >= MIN_KEY_CHARACTERS:
+            if len(secret) >= MIN_KEY_CHARACTERS and not _WORDS.fullmatch(secret):
                 texts = {name: text.replace(secret, REDACTED_KEY) for name, text in texts.items()}
         return reply._replace(**texts)
 
@@ -225,6 +226,7 @@ class HttpClient:
             raise
 
 
+_WORDS = re.compile(r"[^\W\d]+(?:-[^\W\d]+)*")
 # Pairs of header and our name. The first form is OpenAI's, the second Anthropic's.
 _RATE_HEADERS = tuple(
     (name.format(what=resource, part=part), f"{resource}_{part}")
