@@ -373,6 +373,11 @@ DECORATIONS = st.sampled_from(
 CASE_CHANGES = st.sampled_from([str, str.upper, str.lower, str.swapcase, str.title])
 
 
+def test_a_label_beside_the_mark_of_another_option_is_not_read() -> None:
+    assert isinstance(Choice(["Park", "."]).parse_reply("a. ."), ParseFailure)
+    assert Choice(["👍", "👎"]).parse_reply("2").value == "👎"
+
+
 @settings(max_examples=300, deadline=None)
 @given(OPTION_LISTS, st.data())
 def test_a_decorated_option_is_read_as_that_option_or_not_at_all(

@@ -222,6 +222,10 @@ class Choice(AnswerType[str]):
         )
 
     def _match_label(self, text: str) -> list[str]:
+        # A mark that is an option, such as ".", contradicts the label of another one before it.
+        *before, last_word = text.split() or [""]
+        if before and last_word in self.options and re.search(r"\w", last_word) is None:
+            return []
         labels = self._options_by_label() | self._index.own
         matches = (_LABEL.fullmatch(form) for form in label_forms(text))
         return list(

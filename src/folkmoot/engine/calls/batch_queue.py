@@ -398,13 +398,16 @@ class BatchQueue:
         await self._collect_results(batch, calls)
 
     async def _find_at_vendor(
-        self, batch: BatchRecord, batches: BatchApi, excluded: Collection[str] = ()
+        self, batch: BatchRecord, batches: BatchApi, foreign: Collection[str] = ()
     ) -> str | None:
         # Returns the id of a batch with an unknown receipt. Other batches of this run are excluded,
-        # because Anthropic's batches can be told apart only by their age and size. An id that was
-        # found in this way may be that of any batch, so it excludes nothing.
+        # because Anthropic's batches can be told apart only by their age and size.
+        # `foreign`: batches that were found in this way and belong to others. If there are any, the
+        # id of another batch of this run may be wrong as well, and only certain ids are excluded.
+        others = {known.id for known in self._known.values() if known.name != batch.name}
+        excluded = {*self._own_ids, *foreign} if foreign else others | self._own_ids
         return await batches.find_submitted_batch(
-            batch.name, batch.submitted_at, batch.calls, {*self._own_ids, *excluded}
+            batch.name, batch.submitted_at, batch.calls, excluded
         )
 
     async def _collect_results(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
@@ -460,9 +463,8 @@ class BatchQueue:
                 self._own_ids.add(batch.id)
                 return batch, status, responses
             foreign.add(batch.id)
-            excluded = frozenset(foreign)
             submitted_id = await self._retry_vendor_call(
-                batch, functools.partial(self._find_at_vendor, batch, batches, excluded)
+                batch, functools.partial(self._find_at_vendor, batch, batches, frozenset(foreign))
             )
             if submitted_id is None:
                 # The vendor never received the batch, so its calls are submitted again.
