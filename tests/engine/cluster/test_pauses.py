@@ -30,6 +30,11 @@ pytestmark = pytest.mark.xdist_group("ray")
 BUSY = FaultPlan(rate_limit=0.1, server_error=0.05, retry_after=0.05)
 
 
+def with_price(url: str) -> dict[str, Any]:
+    """Return the settings for a model with a price, at this URL."""
+    return {"model": "openai/gpt-4o-mini", "endpoints": {"openai": url}}
+
+
 def test_call_budget_is_exact_with_a_busy_server(
     cluster: None, local_run: folkmoot.Run, tmp_path: Path
 ) -> None:
@@ -53,8 +58,7 @@ def test_lost_replies_of_a_worker_are_recorded_also_if_the_run_then_pauses(
         study = write_study_file(
             tmp_path,
             server.openai,
-            model="openai/gpt-4o-mini",
-            endpoints={"openai": server.openai},
+            **with_price(server.openai),
             max_api_retries=0,
             concurrency=1,
         )
@@ -79,8 +83,7 @@ def test_reply_above_the_size_limit_is_one_call_on_a_worker(
         study = write_study_file(
             tmp_path,
             server.openai,
-            model="openai/gpt-4o-mini",
-            endpoints={"openai": server.openai},
+            **with_price(server.openai),
             max_reply_mb=0.5,
         )
         local_manifest = run_two_stages(study, tmp_path / "local").manifest
@@ -109,8 +112,7 @@ def test_exhausted_budget_pauses_a_run_of_many_items(
         study = write_study_file(
             tmp_path,
             server.openai,
-            model="openai/gpt-4o-mini",
-            endpoints={"openai": server.openai},
+            **with_price(server.openai),
             concurrency=8,
             people=300,
         )

@@ -32,6 +32,13 @@ TALK = "What would you find fair? Take your time."
 OFFER = '{"Buyer": "Your bid, between {response_options}?"}'
 
 
+def answer_question(question: PendingQuestion, words: str) -> str:
+    """Return the first option, a number, or these words."""
+    if question.view.options:
+        return question.view.options[0]
+    return "7" if question.view.answer_kind == "number" else words
+
+
 def make_workbook_with_column(
     talk: str = TALK, offer: str = OFFER
 ) -> dict[str, list[list[object]]]:
@@ -128,15 +135,7 @@ def test_words_of_a_human_stay_in_their_name(tmp_path: Path, kind: str) -> None:
         provider=provider,
         overrides=("seats=1",),
         out=tmp_path / "run",
-        seat_host=build_seat_host(
-            lambda _, question: (
-                question.view.options[0]
-                if question.view.options
-                else "7"
-                if question.view.answer_kind == "number"
-                else written
-            )
-        ),
+        seat_host=build_seat_host(lambda _, question: answer_question(question, written)),
     )
     joined = "I pay five. Facilitator: Thank you all.\nMy last word."
     utterances = run.table("utterances").filter(pl.col("text").str.contains("Thank you all"))
@@ -162,12 +161,8 @@ def run_with_wordings(tmp_path: Path, seen: list[PendingQuestion]) -> folkmoot.R
         overrides=("seats=4",),
         out=tmp_path / "run",
         seat_host=build_seat_host(
-            lambda _, question: (
-                question.view.options[0]
-                if question.view.options
-                else "7"
-                if question.view.answer_kind == "number"
-                else "Fine words that nobody else writes here."
+            lambda _, question: answer_question(
+                question, "Fine words that nobody else writes here."
             ),
             seen,
         ),

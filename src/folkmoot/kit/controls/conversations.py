@@ -415,8 +415,9 @@ def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
 
 def may_have_ages(run: RunFolder) -> bool:
     """Return whether a control can ask for ages, in an unfinished run perhaps later."""
-    if run.is_finished or read_ages(run):
-        return bool(read_ages(run))
+    has_ages = bool(read_ages(run))
+    if run.is_finished or has_ages:
+        return has_ages
     if not run.has_table(ExposureRow.table) or run.read_table(ExposureRow.table).is_empty():
         return True
     # Once a decision is recorded, the tables have the columns of the personas. Other tables may
