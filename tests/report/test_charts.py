@@ -46,6 +46,12 @@ def test_long_options_are_broken_into_lines_without_overlap() -> None:
         assert max(ys) <= 230
 
 
+def test_panels_of_flows_have_one_width() -> None:
+    links = (("few", "Park", "Park", 9), ("many", "Park", "Park", 60), ("many", "Jobs", "Park", 60))
+    panels = render_svgs(AlluvialChart(links), "flows")
+    assert len({re.search(r'viewBox="([^"]+)"', svg)[1] for svg in panels}) == 1  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     "chart",
     [

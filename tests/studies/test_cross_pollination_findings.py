@@ -196,6 +196,8 @@ def test_differences_and_floor(pilot):
         "When asked again without new information, 5 % (2 to 11 %) choose differently"
         in found["persuasion"].says
     )
+    # The unit counts the participants of this figure, not those of the run.
+    assert found["persuasion"].units == found["persuasion"].grid.rows[0][1] == 100
 
 
 def test_moves(pilot):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,8 +17,9 @@ HEIGHT = 230.0
 TOP, BAR, GAP = 34.0, 14.0, 8.0
 # Width of the ribbons between the two bars.
 BETWEEN = 170.0
-# Estimated width of a letter at font size 12, and the most letters in one line of a label.
-LETTER, LONGEST = 6.2, 22
+# Estimated width of a letter at font size 12, and the most letters in one line of a label. A reader
+# without the fonts of the drawing may see a wider one.
+LETTER, LONGEST = 7.0, 22
 LINE = 13.0
 
 
@@ -33,23 +35,31 @@ def draw_alluvial(flow: AlluvialChart) -> list[str]:
     # The order of options and their colours are the same in all panels.
     options = list(dict.fromkeys(name for link in flow.links for name in (link[1], link[2])))
     panels = list(dict.fromkeys(link[0] for link in flow.links))
+    # Panels of one width have one scale on a page, so the labels of all panels count.
+    votes_by_label: Counter[tuple[str, str, str]] = Counter()
+    for panel, first, final, count in flow.links:
+        votes_by_label.update({(panel, "first", first): count, (panel, "final", final): count})
+    longest = max(
+        (
+            len(line)
+            for (_, _, option), count in votes_by_label.items()
+            for line in _draw_label(option, count)
+        ),
+        default=0,
+    )
+    side = BAR + 10 + LETTER * longest
     return [
-        _draw_panel(panel, [link for link in flow.links if link[0] == panel], options)
+        _draw_panel(panel, [link for link in flow.links if link[0] == panel], options, side)
         for panel in panels
     ]
 
 
 def _draw_panel(
-    panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str]
+    panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str], side: float
 ) -> str:
+    # `side`: the pixels for the labels and the bar on each side.
     left = {option: sum(n for _, arm, _, n in links if arm == option) for option in options}
     right = {option: sum(n for _, _, b, n in links if b == option) for option in options}
-    longest = max(
-        len(line)
-        for option in options
-        for line in _draw_label(option, max(left[option], right[option]))
-    )
-    side = BAR + 10 + LETTER * longest
     width = 2 * side + BETWEEN
     total = sum(left.values())
     # Both stacks have one scale, so that equal heights are equal numbers of votes.

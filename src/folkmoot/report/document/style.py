@@ -53,6 +53,8 @@ def chart_theme() -> dict[str, object]:
             "labelLimit": 260,
             "orient": "bottom",
             "columns": 2,
+            # The reader's font may be wider than the font with which the renderer measured.
+            "columnPadding": 36,
         },
         "header": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12},
         "title": {"color": INK, "fontSize": 13, "anchor": "start", "fontWeight": "bold"},

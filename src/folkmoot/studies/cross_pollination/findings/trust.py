@@ -95,7 +95,12 @@ def persuasion_finding(votes: Votes) -> Finding | None:
             ]
         ),
         section="Noise",
-        **votes.analysis_basis,
+        # Who votes twice without information reads no summaries.
+        **(
+            votes.analysis_basis
+            if floor is None
+            else {"unit": "participant", "units": floor.participant_count}
+        ),
     )
 
 
