@@ -19,12 +19,13 @@ from folkmoot.engine.run.counting_provider import (
 )
 from folkmoot.engine.run.dry_run import RunEstimate, StageEstimate, estimate_run
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import study_from_settings
+from folkmoot.engine.run.runner import run_study, study_from_settings
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.models.catalog import resolve_model
-from folkmoot.models.prices import find_price
-from folkmoot.models.request import estimate_tokens
+from folkmoot.models.prices import estimate_cost, find_price
+from folkmoot.models.request import Completion, ModelRequest, Usage, estimate_tokens
+from folkmoot.models.scripted import ScriptedProvider
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -299,13 +300,57 @@ def test_study_that_fails_on_copied_replies_is_estimated_as_far_as_it_runs(
 
 def test_ranges_cover_the_tokens_of_short_and_long_replies() -> None:
     study = Study("talk", "Talk", StudyConfig, ask_two_topics)
-    total = estimate_run(study_from_settings(study, {"model": "synthetic"}, RunOptions()), None)
+    study_file = study_from_settings(study, {"model": "openai/gpt-4o"}, RunOptions())
+    total = estimate_run(study_file, None)
     assert total.output_range is not None and total.input_range is not None
     assert total.output_range.low < total.output_tokens < total.output_range.high
-    middle = (total.output_range.low + total.output_range.high) / 2
-    assert total.output_tokens == pytest.approx(middle, abs=2)
-    low, high = total.cost_range(1.0)
-    assert low < 1.0 < high
+    # Eight free replies.
+    assert total.output_range.low < 8 * 2 * ASSUMED_UTTERANCE_WORDS < total.output_range.high
+    spec = resolve_model("openai/gpt-4o", environ={})
+    cost, low, high = (total.model_cost(spec.name, spec, bound=bound) or 0.0 for bound in range(3))
+    assert 0 < low < cost < high
+
+
+async def hold_a_conversation(session: Session) -> None:
+    heard = ""
+    for number in range(12):
+        speaker = Speaker(f"p{number % 3}", system="You are a cook who loves the sea.")
+        prompt = f"So far the others said: {heard}\nWhat do you think of the new kitchen, and why?"
+        reply = await session.child(f"turn{number}").ask(speaker, prompt)
+        heard += f"\n{reply}"
+
+
+@pytest.mark.parametrize("words", [12, 50, 180])
+def test_bill_of_terse_and_of_talkative_models_lies_in_the_stated_range(
+    words: int, tmp_path: Path
+) -> None:
+    study = Study("talk", "Talk", StudyConfig, hold_a_conversation)
+    study_file = study_from_settings(study, {"model": "openai/gpt-4o"}, RunOptions())
+    total = estimate_run(study_file, None)
+
+    def reply_at_length(request: ModelRequest, _: str) -> Completion:
+        text = " ".join(["kitchen", "and", "oven"] * (words // 3))
+        sent = estimate_tokens(*(message.content for message in request.messages))
+        return Completion(text, usage=Usage(round(sent), round(estimate_tokens(text))))
+
+    options = RunOptions(out=tmp_path / "run", custom_provider=ScriptedProvider(reply_at_length))
+    run = run_study(study_file, options)
+    assert total.output_range is not None
+    assert total.output_range.low < run.manifest["output_tokens"] < total.output_range.high
+    spec = resolve_model("openai/gpt-4o", environ={})
+    low, high = (total.model_cost(spec.name, spec, bound=bound) or 0.0 for bound in (1, 2))
+    billed_usd = estimate_cost(spec, run.manifest["input_tokens"], run.manifest["output_tokens"])
+    assert billed_usd is not None and low < billed_usd < high
+
+
+def test_check_says_what_the_range_of_the_cost_assumes(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(FOCUS_GROUP.format(concept="An oven", groups=1))
+    for model, is_paid in (("openai/gpt-4o", True), ("synthetic", False)):
+        result = CliRunner().invoke(app, ["check", str(path), "--model", model])
+        text = " ".join(result.stdout.split())
+        assert ("Assumes free texts of 10 to 200 words" in text) == is_paid
+        assert ("Not included: reasoning tokens" in text) == is_paid
 
 
 def test_usage_of_replies_as_short_as_the_respondents_is_within_the_range(

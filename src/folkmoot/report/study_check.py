@@ -13,6 +13,11 @@ from typing import Any, NamedTuple
 
 from folkmoot.engine.calls.model_routing import image_problems, price_problems
 from folkmoot.engine.calls.progress import format_duration
+from folkmoot.engine.run.counting_provider import (
+    ASSUMED_UTTERANCE_WORDS,
+    MAX_UTTERANCE_WORDS,
+    MIN_UTTERANCE_WORDS,
+)
 from folkmoot.engine.run.dry_run import (
     ASSUMED_LATENCY,
     RunEstimate,
@@ -45,6 +50,14 @@ from folkmoot.models.catalog import LOCAL_MODEL, SYNTHETIC_MODEL, ModelSpec, res
 from folkmoot.models.prices import supports_batches
 from folkmoot.models.wire.batches import PROMISED_HOURS
 from folkmoot.storage.run_folder import OUTPUTS
+
+# What the stated range of tokens and of the cost holds for.
+COST_ASSUMPTIONS = (
+    f"free texts of {MIN_UTTERANCE_WORDS} to {MAX_UTTERANCE_WORDS} words, within JSON to "
+    f"{ASSUMED_UTTERANCE_WORDS}; conversations as long as the embedded respondent's. Not included: "
+    "reasoning tokens, which thinking models add to each reply, and questions that are asked again "
+    "after an unusable reply"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +269,14 @@ def _list_facts(
             yield CheckFact("Controls", note)
         if estimate.input_range and estimate.output_range:
             token_ranges = (
-                _describe_token_range(estimate.input_range, "in"),
-                _describe_token_range(estimate.output_range, "out"),
+                _describe_token_range(estimate.input_tokens, estimate.input_range, "in"),
+                _describe_token_range(estimate.output_tokens, estimate.output_range, "out"),
             )
             yield CheckFact("Tokens", ", ".join(token_ranges))
         cost_suffix = " if asked directly" if config.batch else ""
         yield CheckFact("Cost", f"{_describe_run_cost(estimate, specs, study_file)}{cost_suffix}")
+        if not is_local:
+            yield CheckFact("Assumes", COST_ASSUMPTIONS)
         if savings := _describe_cache_savings(estimate, study_file):
             yield CheckFact("Cache", savings)
         if any(map(supports_batches, specs)):
@@ -294,8 +309,7 @@ def _describe_calls(estimate: RunEstimate) -> str:
     return text
 
 
-def _describe_token_range(tokens: TokenRange, direction: str) -> str:
-    middle = (tokens.low + tokens.high) // 2
+def _describe_token_range(middle: int, tokens: TokenRange, direction: str) -> str:
     if tokens.low == tokens.high:
         return f"about {middle:,} {direction}"
     return f"about {middle:,} {direction} ({tokens.low:,} to {tokens.high:,})"
@@ -303,16 +317,21 @@ def _describe_token_range(tokens: TokenRange, direction: str) -> str:
 
 def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str:
     repeated_tokens = sum(estimate.cacheable_tokens_by_model.values())
-    saved_usd = math.fsum(
-        estimate.cache_savings(name, resolve_model(name, study_file.config.endpoints))
-        for name in estimate.cacheable_tokens_by_model
-    )
+    saved_usd = _cache_savings(estimate, study_file)
     if not repeated_tokens or not saved_usd or not estimate.input_tokens:
         return ""
     share = repeated_tokens / estimate.input_tokens
     return (
         f"saves up to {format_dollars(saved_usd)}: {format_percent(share)} of the input tokens "
         "repeat the beginning of an earlier prompt and cost less while the vendor caches it"
+    )
+
+
+def _cache_savings(estimate: RunEstimate, study_file: StudyFile) -> float:
+    # Returns the most that the vendors' caches can save, in USD.
+    return math.fsum(
+        estimate.cache_savings(name, resolve_model(name, study_file.config.endpoints))
+        for name in estimate.cacheable_tokens_by_model
     )
 
 
@@ -350,6 +369,7 @@ def _describe_run_cost(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile, *, batch: bool = False
 ) -> str:
     costs: dict[str, float | None] = {}
+    bounds = [0.0, 0.0, 0.0]
     embedding_models = {
         name
         for name in estimate.models
@@ -360,6 +380,8 @@ def _describe_run_cost(
         # Embeddings are not sent through batch APIs, so they have no batch price.
         is_batched = batch and name not in embedding_models
         costs[spec.name] = estimate.model_cost(name, spec, batch=is_batched)
+        for bound in range(len(bounds)):
+            bounds[bound] += estimate.model_cost(name, spec, batch=is_batched, bound=bound) or 0.0
     known_costs = {name: cost for name, cost in costs.items() if cost is not None}
     unpriced_models = [name for name in costs if name not in known_costs]
     unknown_text = (
@@ -376,7 +398,10 @@ def _describe_run_cost(
     )
     parts_text = f" ({parts})" if parts.count("$") > 1 else ""
     total_cost = math.fsum(known_costs.values())
-    low, high = estimate.cost_range(total_cost)
+    _, low, high = bounds
+    # The saving is that of prompts of the expected length, so it shrinks with the cost.
+    if not batch and total_cost:
+        low -= _cache_savings(estimate, study_file) * low / total_cost
     range_text = (
         f" ({format_dollars(low)} to {format_dollars(high)}, depending on the length of replies)"
         if high

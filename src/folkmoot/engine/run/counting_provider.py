@@ -1,9 +1,9 @@
 """The provider of a dry run: it answers cheaply and counts calls and tokens."""
 
 # It lengthens short replies of the embedded respondent to the usual length of a hosted model's
-# replies (`extend_reply`). All added words are one filler word, which shows how many tokens the
-# lengthening adds. So `dry_run` counts tokens with the short replies and with the longer replies.
-# An estimate therefore has a lower and an upper bound.
+# replies (`extend_reply`). All added words are filler words, which show how many tokens the
+# lengthening adds. So `dry_run` counts tokens with short replies and with long replies. An estimate
+# therefore has a lower and an upper bound.
 
 from __future__ import annotations
 
@@ -35,14 +35,23 @@ from folkmoot.models.request import (
 )
 from folkmoot.randomness import digest
 
-# The assumed maximal length of an utterance in words. Hosted models reply to the shipped prompts
-# with more words than the embedded respondent, and with fewer than this.
+# The length in words of free texts in a dry run. Hosted models reply to the shipped prompts with
+# more words than the embedded respondent.
 ASSUMED_UTTERANCE_WORDS = 80
-# The word that lengthens a free reply. A dry run can find it again in later prompts, so one run
-# counts tokens with and without it. With its space it has eight bytes, which `estimate_tokens`
-# counts as two tokens.
+# The assumed lowest length of a free text in words: terse models write one short sentence. The
+# highest length of a text within JSON is `ASSUMED_UTTERANCE_WORDS`. A reply that is a free text is
+# longer at talkative models if neither the prompt nor `max_tokens` limits it.
+MIN_UTTERANCE_WORDS = 10
+MAX_UTTERANCE_WORDS = 200
+# The words that lengthen a free text within JSON and a free reply. A dry run can find them again in
+# later prompts, so one run counts tokens with and without them. With its space each has eight
+# bytes, which `estimate_tokens` counts as two tokens.
 FILLER = "andsoon"
+REPLY_FILLER = "andmore"
 FILLER_TOKENS = 2
+_FILLER_RUN = re.compile(rf" ({FILLER}|{REPLY_FILLER})(?: \1)*")
+# A word of the embedded respondent has about six bytes with its space.
+WORD_TOKENS = 1.5
 # A reply with fewer words is a vote, a number or a signal, which a hosted model gives as short.
 MIN_FREE_TEXT_WORDS = 6
 # A reply takes longer to make than its prompt, and its length varies little between participants.
@@ -119,9 +128,10 @@ class CountingProvider(Provider):
         # The number of calls that one call of a sampled fork represents. Each task has its own
         # value, because the samples of several forks run side by side.
         self.weight: ContextVar[float] = ContextVar("weight", default=1.0)
-        # Tokens of the filler words that lengthen replies (`extend_reply`), in all requests and in
-        # all replies. The counts contain half of them. Half more or half less gives the range.
-        self.filler: list[float] = [0.0, 0.0]
+        # The tokens by which the requests, and the replies, can be fewer or more than counted:
+        # fewer input, more input, fewer output, more output. The counts contain half of the filler
+        # words that lengthen replies (`extend_reply`).
+        self.spread: list[float] = [0.0] * 4
         self.bytes = 0
         self.max_bytes = max_bytes
         self.repeats_replies = False
@@ -153,18 +163,19 @@ class CountingProvider(Provider):
             raise DryRunLimitError
         reply = await self._sampled_reply(request, address, prompt_texts)
         schema_texts = [json.dumps(request.schema)] if request.schema is not None else []
-        texts = (prompt_texts, [reply.text])
-        filler = [
-            FILLER_TOKENS * sum(text.count(FILLER) for text in side_texts) for side_texts in texts
-        ]
-        input_tokens = estimate_tokens(*prompt_texts, *schema_texts) - filler[0] / 2
-        self._add_usage(
-            address, request.model, input_tokens, estimate_tokens(reply.text) - filler[1] / 2
-        )
+        in_prompts = TextSpread.of_texts(prompt_texts)
+        in_reply = TextSpread.of_texts([reply.text])
+        input_tokens = estimate_tokens(*prompt_texts, *schema_texts) - in_prompts.filler / 2
+        output_tokens = estimate_tokens(reply.text) - in_reply.filler / 2
+        self._add_usage(address, request.model, input_tokens, output_tokens)
         if request.model != HUMAN_MODEL:
             weight = self.weight.get()
-            self.filler = [
-                total + added * weight for total, added in zip(self.filler, filler, strict=True)
+            # Not every vendor bills the schema.
+            fewer_input = in_prompts.fewer + estimate_tokens(*schema_texts)
+            fewer, more = _reply_spread(request, reply.text, output_tokens, in_reply)
+            spread = (fewer_input, in_prompts.more, fewer, more)
+            self.spread = [
+                total + added * weight for total, added in zip(self.spread, spread, strict=True)
             ]
             self.repeated[request.model] += round(self._cached_prefix_tokens(request) * weight)
         return reply
@@ -198,7 +209,7 @@ class CountingProvider(Provider):
         """Return a copy of the counts so far."""
         return CountsSnapshot(
             {name: replace(usage) for name, usage in self.models.items()},
-            tuple(self.filler),
+            tuple(self.spread),
             len(self.waves),
             dict(self.repeated),
         )
@@ -227,10 +238,9 @@ class CountingProvider(Provider):
             usage.add_call(*usage_of_run, share)
             repeated = self.repeated[name] - before.repeated.get(name, 0)
             self.repeated[name] += round(repeated * share)
-        filler_pairs = zip(self.filler, before.filler, strict=True)
-        self.filler = [
+        self.spread = [
             before_run + (after_run - before_run) * (1 + share)
-            for after_run, before_run in filler_pairs
+            for after_run, before_run in zip(self.spread, before.spread, strict=True)
         ]
 
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
@@ -239,7 +249,7 @@ class CountingProvider(Provider):
         prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0
         for message in request.messages:
             prefix_digest = digest(prefix_digest, request.model, *message)
-            filler = FILLER_TOKENS * message.content.count(FILLER)
+            filler = TextSpread.of_texts([message.content]).filler
             tokens += estimate_tokens(message.content) - filler / 2
             if prefix_digest in self._begun:
                 repeated_tokens = tokens
@@ -283,12 +293,55 @@ class CountsSnapshot(NamedTuple):
     """The counts of a dry run at one moment."""
 
     models: Mapping[str, TokenUse]
-    filler: tuple[float, ...]
+    spread: tuple[float, ...]
     waves: int
     repeated: Mapping[str, int]
 
     def calls(self) -> float:
         return math.fsum(usage.calls for usage in self.models.values())
+
+
+class TextSpread(NamedTuple):
+    """The filler tokens in texts, and by how many tokens the texts can be shorter or longer.
+
+    `fewer` and `more` are relative to the texts with half of their filler tokens.
+    """
+
+    filler: float
+    fewer: float
+    more: float
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str]) -> TextSpread:
+        """Return the sums over texts that contain lengthened replies."""
+        filler = fewer = more = 0.0
+        for run in (run for text in texts for run in _FILLER_RUN.finditer(text)):
+            tokens = estimate_tokens(run[0])
+            # A lengthened text has `ASSUMED_UTTERANCE_WORDS`, so the others are the respondent's.
+            own_words = ASSUMED_UTTERANCE_WORDS - tokens / FILLER_TOKENS
+            filler += tokens
+            fewer += tokens / 2 + WORD_TOKENS * max(0.0, own_words - MIN_UTTERANCE_WORDS)
+            more += tokens / 2
+            if run[1] == REPLY_FILLER:
+                more += FILLER_TOKENS * (MAX_UTTERANCE_WORDS - ASSUMED_UTTERANCE_WORDS)
+        return cls(filler, fewer, more)
+
+
+def _reply_spread(
+    request: ModelRequest, text: str, tokens: float, spread: TextSpread
+) -> tuple[float, float]:
+    # Returns by how many tokens a reply can be shorter and longer. `tokens`: its counted tokens.
+    fewer, more = min(spread.fewer, tokens), spread.more
+    if request.schema is not None:
+        # Models also fill lists with fewer items than the embedded respondent.
+        has_list = '"array"' in json.dumps(request.schema)
+        return (fewer + (tokens - fewer) / 2 if has_list else fewer), more
+    limit = request.max_tokens
+    if limit is not None and (spread.filler or len(text.split()) >= MIN_FREE_TEXT_WORDS):
+        more = max(0.0, limit - tokens)
+        if spread.filler:
+            more = min(more, spread.more)
+    return fewer, more
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
@@ -309,7 +362,7 @@ def extend_reply(text: str, prompt_text: str, request: ModelRequest) -> str:
     """
     # A reply that the lengthening could make invalid is returned unchanged.
     if request.schema is None:
-        return _extend_text(text, prompt_text, request.max_tokens)
+        return _extend_text(text, prompt_text, request.max_tokens, REPLY_FILLER)
     schema = json.dumps(request.schema)
     try:
         data = json.loads(text)
@@ -331,7 +384,7 @@ def _extend_json_texts(data: object, prompt_text: str, limit: int | None) -> obj
     return _extend_text(data, prompt_text, limit) if isinstance(data, str) else data
 
 
-def _extend_text(text: str, prompt_text: str, limit: int | None) -> str:
+def _extend_text(text: str, prompt_text: str, limit: int | None, filler: str = FILLER) -> str:
     words = text.split()
     # A text that occurs in the prompt or the schema is one of the options, or quotes a text.
     if (
@@ -339,5 +392,5 @@ def _extend_text(text: str, prompt_text: str, limit: int | None) -> str:
         or text.strip() in prompt_text
     ):
         return text
-    longer = " ".join([text, *[FILLER] * (ASSUMED_UTTERANCE_WORDS - len(words))])
+    longer = " ".join([text, *[filler] * (ASSUMED_UTTERANCE_WORDS - len(words))])
     return text if limit is not None and estimate_tokens(longer) > limit else longer

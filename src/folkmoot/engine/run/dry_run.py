@@ -78,7 +78,7 @@ class TokenRange(NamedTuple):
 class RunEstimate:
     """The estimated totals of a run."""
 
-    # A total with a range is given at the middle of the range.
+    # The totals lie between the replies of the embedded respondent and `ASSUMED_UTTERANCE_WORDS`.
     stages: tuple[StageEstimate, ...]
     # Calls in the longest chain. In a chain each call waits for the call before.
     longest_chain: int = 1
@@ -93,8 +93,8 @@ class RunEstimate:
     cacheable_tokens_by_model: Mapping[str, int] = field(default_factory=dict)
     # Calls by model.
     model_calls: Mapping[str, int] = field(default_factory=dict)
-    # Bounds of all calls, input and output tokens. Replies have the length of the embedded
-    # respondent's replies at the low bound, and `ASSUMED_UTTERANCE_WORDS` words at the high bound.
+    # Bounds of all calls, input and output tokens. Free texts have `MIN_UTTERANCE_WORDS` at the low
+    # bound, and at the high bound `MAX_UTTERANCE_WORDS` or, within JSON, `ASSUMED_UTTERANCE_WORDS`.
     calls_range: tuple[int, int] | None = None
     input_range: TokenRange | None = None
     output_range: TokenRange | None = None
@@ -126,12 +126,19 @@ class RunEstimate:
     def output_tokens(self) -> int:
         return sum(stage.output_tokens for stage in self.stages)
 
-    def model_cost(self, name: str, spec: ModelSpec, *, batch: bool = False) -> float | None:
+    def model_cost(
+        self, name: str, spec: ModelSpec, *, batch: bool = False, bound: int = 0
+    ) -> float | None:
         """Return the cost of the calls to the model `name` in USD, or None if it is unknown.
 
         - `batch`: whether the calls are submitted through the vendor's batch API.
+        - `bound`: 0 for the expected cost, 1 for its low bound and 2 for its high bound.
         """
-        return self._price_calls(name, spec, *self.models[name], batch=batch)
+        tokens = (
+            round(count * spread[bound])
+            for count, spread in zip(self.models[name], self.relative_spread(), strict=True)
+        )
+        return self._price_calls(name, spec, *tokens, batch=batch)
 
     def cache_savings(self, name: str, spec: ModelSpec) -> float:
         """Return how much the vendor's cache can save at most for the model `name`, in USD.
@@ -149,22 +156,17 @@ class RunEstimate:
         # Long requests cost more per token, so the price depends on the number of calls.
         return estimate_cost(spec, *tokens, calls=self.model_calls.get(name, 1), batch=batch)
 
-    def cost_range(self, middle: float) -> tuple[float, float]:
-        """Return the lowest and the highest cost of the run, in USD.
-
-        `middle`: the cost at the middle of the ranges of tokens.
-        """
-        # Input and output are long or short together: utterances become part of later prompts.
-        if self.input_range is None or self.output_range is None or not self.output_tokens:
-            return middle, middle
-        shares = [
-            (bounds.low / max(1, total), bounds.high / max(1, total))
+    def relative_spread(self) -> tuple[tuple[float, float, float], ...]:
+        """Return 1, low and high as shares of the total, for the input and the output tokens."""
+        return tuple(
+            (1.0, 1.0, 1.0)
+            if bounds is None or not total
+            else (1.0, bounds.low / total, bounds.high / total)
             for bounds, total in (
                 (self.input_range, self.input_tokens),
                 (self.output_range, self.output_tokens),
             )
-        ]
-        return middle * min(low for low, _ in shares), middle * max(high for _, high in shares)
+        )
 
     def plus(
         self,
@@ -189,16 +191,23 @@ class RunEstimate:
                 output_tokens + estimate.output_tokens,
             )
             calls_by_model[name] = calls_by_model.get(name, 0) + estimate.calls
+        # The further stages continue the conversations, so their prompts vary in length as the
+        # prompts of the run do.
         ranges = [
             None
             if bounds is None
             else TokenRange(
-                bounds.low + added_tokens * calls_range[0] // max(1, calls),
-                bounds.high + added_tokens * calls_range[1] // max(1, calls),
+                bounds.low + round(added_tokens * low_share * calls_range[0] / max(1, calls)),
+                bounds.high + round(added_tokens * high_share * calls_range[1] / max(1, calls)),
             )
-            for bounds, added_tokens in (
-                (self.input_range, sum(stage.input_tokens for stage in stages)),
-                (self.output_range, sum(stage.output_tokens for stage in stages)),
+            for bounds, added_tokens, (_, low_share, high_share) in zip(
+                (self.input_range, self.output_range),
+                (
+                    sum(stage.input_tokens for stage in stages),
+                    sum(stage.output_tokens for stage in stages),
+                ),
+                self.relative_spread(),
+                strict=True,
             )
         ]
         low, high = self.calls_range or (self.calls, self.calls)
@@ -472,15 +481,14 @@ def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
         calls + round((above - estimated) * scale),
     )
     relative_bounds = [bound / max(1, calls) for bound in calls_range]
-    # The totals contain half of the filler. The low bound has none of it, the high bound all.
     tokens = [
         TokenRange(
-            round((total - filler * scale / 2) * relative_bounds[0]),
-            round((total + filler * scale / 2) * relative_bounds[1]),
+            round(max(0.0, total - fewer * scale) * relative_bounds[0]),
+            round((total + more * scale) * relative_bounds[1]),
         )
-        for total, filler in (
-            (sum(stage.input_tokens for stage in stages), counting.filler[0]),
-            (sum(stage.output_tokens for stage in stages), counting.filler[1]),
+        for total, fewer, more in (
+            (sum(stage.input_tokens for stage in stages), *counting.spread[:2]),
+            (sum(stage.output_tokens for stage in stages), *counting.spread[2:]),
         )
     ]
     return RunEstimate(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from folkmoot.engine.calls.progress import CallDone, Event
-from folkmoot.engine.run.dry_run import RunEstimate, TokenRange
+from folkmoot.engine.run.dry_run import RunEstimate
 from folkmoot.measures.inference.estimates import format_dollars
 
 # After this number of replies, their mean length weighs as much as the estimated length. A mean of
@@ -92,10 +92,7 @@ class Forecast:
             model_counts.calls / max(1, calls, model_counts.calls),
             model_counts.calls / (model_counts.calls + REPLIES_THAT_WEIGH_AS_MUCH),
         )
-        spread = (
-            self._relative_spread(self._estimate.input_range),
-            self._relative_spread(self._estimate.output_range),
-        )
+        spread = self._estimate.relative_spread()
         costs = []
         for bound in range(3):
             mean_input = _blend_estimates(
@@ -109,13 +106,6 @@ class Forecast:
                 return None
             costs.append(model_counts.usd + usd)
         return costs
-
-    def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        # Returns middle, low and high, each divided by the middle. Without a range all three are 1.
-        if bounds is None or not bounds.low + bounds.high:
-            return 1.0, 1.0, 1.0
-        middle = (bounds.low + bounds.high) / 2
-        return 1.0, bounds.low / middle, bounds.high / middle
 
 
 def _blend_estimates(expected: float, total: int, calls: int, trust: float) -> float:
