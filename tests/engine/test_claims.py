@@ -417,6 +417,36 @@ def test_a_hypothesis_has_the_units_of_the_claims_about_its_table() -> None:
         assert "Independent unit: village." in resolved.estimand
 
 
+@pytest.mark.parametrize("who", ["who", "participant_id"])
+@pytest.mark.parametrize("is_paired", [False, True])
+def test_a_hypothesis_counts_the_rows_of_the_claim_about_its_contrast(
+    tmp_path: Path, who: str, is_paired: bool
+) -> None:
+    claim = Claim("panel.score", ("a", "b"), "mean", subject=(who,), repeated=("wave",))
+    claim = replace(claim, by="arm", paired=is_paired)
+    # Later waves have higher values, and one participant misses the last wave.
+    rows = [
+        {who: f"p{person}", "wave": wave, "arm": arm, "score": score}
+        for person in range(8)
+        for wave in range(3)
+        for arm in "ab"
+        if is_paired or arm == "ab"[person % 2]
+        for score in [5.0 * wave + (arm == "a") + person * wave % 3]
+        if (person, wave, arm) != (1, 2, "b")
+    ]
+    run = write_run_with_table(tmp_path / "run", rows, "panel")
+    tables = {"panel": {who: "text", "wave": "int", "arm": "text", "score": "float"}}
+    stated = Claim("score", ("a", "b"), "mean", unit="unit of the table")
+    resolved = as_declared(stated, tables, [claim])
+    (planned,), (result,) = evaluate_claims(run, [claim]), evaluate_claims(run, [resolved])
+    assert result.estimate == planned.estimate
+    assert (result.counts, result.missing_rounds) == (planned.counts, planned.missing_rounds)
+    assert resolved.unit == result.claim.unit == planned.claim.unit
+    # Other conditions of the same measure have the same rounds.
+    other = as_declared(replace(stated, contrast=("a", "c")), tables, [claim])
+    assert (other.subject, other.repeated, other.paired) == ((who,), ("wave",), False)
+
+
 def test_rounds_in_the_subject_of_a_claim_are_no_units_of_other_measures() -> None:
     claim = Claim("panel.score", ("a", "b"), "mean", by="arm")
     claim = replace(claim, subject=("wave", "who"), repeated=("wave",))

@@ -594,16 +594,9 @@ def as_declared(
     # They may be the usual ones.
     if not tables:
         design = design._replace(by="", subject=())
-    # Plans of earlier versions do not name the rounds.
-    rounds = (
-        other.repeated
-        for other in others
-        if other.is_same_measure(claim) and other.subject == claim.subject
-    )
-    named = replace(
-        design.apply_to(_name_as_declared(claim, others, names)),
-        repeated=claim.repeated or next(rounds, ()),
-    )
+    named = _name_as_declared(claim, others, names)
+    named = _plan_rows(named, own) if tables else _add_rounds(named, others)
+    named = design.apply_to(named)
     if kind is None:
         return named
     measure = claim.measure.rpartition(".")[2]
@@ -635,6 +628,33 @@ def _unit_of_columns(claim: Claim, names: Iterable[str]) -> str:
     columns = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).drop(claim.by, strict=False)
     participant = [name for name in claim.participant_key if name in columns.columns]
     return units_of(columns, unit_column=claim.unit_column, subject=participant).name
+
+
+def _plan_rows(stated: Claim, declared: Sequence[Claim]) -> Claim:
+    # The result of a hypothesis is also that of the study type's claim about the same contrast. So
+    # both count the same rows: of the same subjects, in the same rounds, and in the same pairs.
+    same = [claim for claim in declared if claim.is_same_measure(stated) and claim.subject]
+    same.sort(key=lambda claim: not claim.is_same_contrast(stated))
+    if stated.subject or not same:
+        return stated
+    return replace(
+        stated,
+        subject=same[0].subject,
+        repeated=same[0].repeated,
+        # Subjects need not be in all conditions.
+        paired=same[0].paired and same[0].is_same_contrast(stated),
+        unit_column=same[0].unit_column,
+    )
+
+
+def _add_rounds(sealed: Claim, declared: Sequence[Claim]) -> Claim:
+    # Plans of earlier versions do not name the rounds.
+    rounds = (
+        claim.repeated
+        for claim in declared
+        if claim.is_same_measure(sealed) and claim.subject == sealed.subject
+    )
+    return replace(sealed, repeated=sealed.repeated or next(rounds, ()))
 
 
 def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[str, str]) -> Claim:
