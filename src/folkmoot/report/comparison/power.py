@@ -227,12 +227,11 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
     return math.sqrt((base * (1 - base) + other * (1 - other)) / sample_size)
 
 
-def _starting_rate(claim: Claim) -> tuple[int, float]:
-    # (sign of the claimed difference, assumed share in the second condition). The share is high for
-    # a decrease, and low otherwise.
-    sign = -1 if claim.direction == "less" else 1
-    # A claim of a decrease needs a high rate from which the share can fall.
-    return sign, BASE if sign > 0 else 1 - BASE
+def _starting_rate(claim: Claim, difference: float | None = None) -> float:
+    # The assumed share in the second condition. A share that falls starts high, and one that rises
+    # starts low, also if the claim states the other direction.
+    falls = claim.direction == "less" if not difference else difference < 0
+    return 1 - BASE if falls else BASE
 
 
 def _levels_of_last_step(
@@ -262,22 +261,22 @@ def _power_of_difference(
     sample_size: float,
     alpha: float,
     upper_alpha: float | None = None,
+    base: float | None = None,
 ) -> float:
-    # `sample_size` counts the independent units in each condition. NaN if the share of the first
-    # condition would not be between 0 and 1.
-    sign, base = _starting_rate(claim)
-    other = base + sign * difference
-    if not 0 < other < 1:
+    # `difference` is the true one, first minus second condition. `sample_size` counts the
+    # independent units in each condition. `base` is the share of the second condition, if it does
+    # not follow from the difference. NaN if the share of the first condition would not be between
+    # 0 and 1.
+    base = _starting_rate(claim, difference) if base is None else base
+    other = base + difference
+    if not 0 <= other <= 1:
         return math.nan
+    claimed = {"less": -difference, "different": abs(difference)}.get(claim.direction, difference)
     equivalent = claim.direction == "equivalent"
     se = _standard_error(base, other, sample_size)
     return power_beyond(
-        difference, se, claim.margin, alpha, equivalent=equivalent, upper_alpha=upper_alpha
+        claimed, se, claim.margin, alpha, equivalent=equivalent, upper_alpha=upper_alpha
     )
-
-
-def _directed_difference(claim: Claim, expected: float) -> float:
-    return abs(expected) if claim.direction == "different" else _starting_rate(claim)[0] * expected
 
 
 def _power_of_share(
@@ -291,16 +290,15 @@ def _power_of_share(
     # one. The powers are in the same order. Without an expected difference they are None, and the
     # sentence gives the smallest detectable difference.
     alpha, last_levels = levels
-    sign, base = _starting_rate(claim)
+    base = _starting_rate(claim, expected)
     n = float(size.units)
     if size.kind == "clustered":
         n = effective_n(size.units * size.size, size.size, _assumed_icc(iccs))
     start = {"base": format_percent(base), "arm": claim.arm_labels[1]}
     if expected is not None or claim.direction == "equivalent":
         expected = expected or 0.0
-        aim = _directed_difference(claim, expected)
-        chance = _power_of_difference(claim, aim, n, alpha)
-        most = max(_power_of_difference(claim, aim, n, *pair) for pair in last_levels)
+        chance = _power_of_difference(claim, expected, n, alpha)
+        most = max(_power_of_difference(claim, expected, n, *pair) for pair in last_levels)
         if not math.isfinite(chance):
             return None, None, word("power", "no rate", difference=format_points(expected), **start)
         says = word(
@@ -313,13 +311,15 @@ def _power_of_share(
         )
         return chance, most, says
     # The smallest difference is searched, because the rule of a claim has no simple inverse.
-    steps = (thousandth / 1000 for thousandth in range(1, 1000))
+    sign = -1 if claim.direction == "less" else 1
+    steps = (sign * thousandth / 1000 for thousandth in range(1, 1000))
     smallest_difference = next(
-        (step for step in steps if _power_of_difference(claim, step, n, alpha) >= POWER), None
+        (step for step in steps if _power_of_difference(claim, step, n, alpha, base=base) >= POWER),
+        None,
     )
     if smallest_difference is None:
         return None, None, word("power", "none", power=format_percent(POWER), **start)
-    least = format_points(sign * smallest_difference)
+    least = format_points(smallest_difference)
     return None, None, word("power", "from", power=format_percent(POWER), difference=least, **start)
 
 
@@ -336,9 +336,9 @@ def _units_needed(
         if expected is None and not claim.margin:
             return None
         # Without an expected difference, twice the margin is assumed, or zero for an equivalence.
-        aim = 0.0 if claim.direction == "equivalent" else 2 * claim.margin
+        aim = {"equivalent": 0.0, "less": -2 * claim.margin}.get(claim.direction, 2 * claim.margin)
         if expected is not None:
-            aim = _directed_difference(claim, expected)
+            aim = expected
         # Each unit counts as one independent unit, or a session as its effective number of
         # participants.
         effective_units = 1.0
