@@ -84,7 +84,7 @@ def write_study_file(folder: Path, other_keys: str = HYPOTHESES) -> Path:
         ("greater", -0.1, 0.0),
         ("less", 0.2, 0.0),
         ("less", -0.9, 0.7),
-        ("different", -0.5, 0.35),
+        ("different", -0.3, 0.05),
     ],
 )
 def test_power_equals_the_share_of_supported_samples(
