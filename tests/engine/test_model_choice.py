@@ -152,6 +152,27 @@ def test_personas_coding_and_embeddings_pay_no_vendor_without_a_named_model(
     assert "No model is named" in built.output and count_received(vendors) == 0
 
 
+def test_personas_are_made_within_a_budget_and_the_same_command_continues(
+    vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("lines.jsonl").write_text(
+        "\n".join(json.dumps({"persona": f"A baker of {n} cakes"}) for n in range(40))
+    )
+    words = ["personas", "build", "6", "--source", "persona_hub", "--file", "lines.jsonl"]
+    words += ["--model", "openai/gpt-4o-mini", "--budget"]
+    monkeypatch.setattr("sys.argv", ["folkmoot", *words, "0.001"])
+    paused = run_command(*words, "0.001")
+    assert paused.exit_code == 75, paused.output
+    assert "folkmoot personas build 6" in paused.output and "--budget MORE" in paused.output
+    (folder,) = Path("outputs").iterdir()
+    assert count_received(vendors) == RunFolder(folder).manifest["calls"] < 12
+    assert not Path("data/personas.json").exists()
+    built = run_command(*words, "1")
+    assert built.exit_code == 0 and "6 added" in built.output, built.output
+    assert "12 calls · openai/gpt-4o-mini · $" in built.output
+    assert count_received(vendors) == 12
+
+
 async def ask_once(session: Session) -> None:
     for name, model in (("ann", "gpt-4o"), ("bob", None)):
         await session.child(name).ask(Speaker(name, role=name, model=model), "Hello?")

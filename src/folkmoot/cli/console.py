@@ -274,9 +274,9 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
         words = ["fork", str(_StartedRun.folder), *_call_options(sys.argv[1:])]
         line = escape(resume_line(words, added_options))
         error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
-    elif len(sys.argv) > 1 and sys.argv[1] in ("run", "codes", "controls"):
+    elif len(sys.argv) > 1 and sys.argv[1] in ("run", "codes", "controls", "personas"):
         line = resume_line(sys.argv[1:], added_options)
-        # The same command resumes a coding or controls.
+        # The same command resumes a coding, controls or the making of personas.
         if sys.argv[1] != "run":
             line = line.removesuffix(" --resume")
         line = escape(line)

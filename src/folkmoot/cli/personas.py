@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
@@ -99,12 +100,10 @@ def build_command(
     source: str,
     file: Path | None,
     pool_path: Path,
-    model: str | None,
-    seed: int,
-    key: str | None,
+    options: RunOptions,
 ) -> None:
     """Create personas and add them to the pool."""
-    pool = Pool(pool_path)
+    pool, seed = Pool(pool_path), options.seed or 0
     if source == "grounded" and file is not None:
         personas = PersonaGenerator(panel=read_panel(file)).personas(
             count, generator(seed, ("personas", source))
@@ -114,9 +113,9 @@ def build_command(
     elif source == "table":
         personas = _from_table(file, count)
     elif source == "persona_hub":
-        if key:
+        if options.key:
             print_warning(KEY_WARNING)
-        personas = _create_enriched_personas(count, file, pool, model, seed, key)
+        personas = _create_enriched_personas(count, file, pool, options)
     else:
         known_sources = ", ".join([*installed_sources(), "persona_hub", "table"])
         raise InputError(f"--source {source}: must be one of {known_sources}")
@@ -210,30 +209,25 @@ def _from_table(file: Path | None, count: int) -> list[Persona]:
 
 
 def _create_enriched_personas(
-    count: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
+    count: int, file: Path | None, pool: Pool, options: RunOptions
 ) -> list[Persona]:
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
     # Lines of the pool are excluded, because a second persona from the same line would be a
     # duplicate.
     known_keys = [persona.key for persona in pool.load_personas()]
     lines, line_reader = persona_hub.sample_lines(
-        path, count, generator(seed, ("personas", "lines")), exclude=known_keys
+        path, count, generator(options.seed or 0, ("personas", "lines")), exclude=known_keys
     )
     if line_reader.broken:
         print_warning(f"{path}: {line_reader}")
     out_folder = OUTPUTS / run_name(lines)
     with TerminalProgress(error_console()) as progress:
-        options = RunOptions(
-            model=model,
-            out=out_folder,
-            # The name of the folder depends on the lines, so an existing folder holds the same run.
-            resume=out_folder.exists(),
-            key=key,
-            seed=seed,
-            progress=progress,
+        # The name of the folder depends on the lines, so an existing folder holds the same run.
+        run_options = replace(
+            options, out=out_folder, resume=out_folder.exists(), progress=progress
         )
-        study_file = study_from_settings(BUILD, {"lines": lines}, options)
+        study_file = study_from_settings(BUILD, {"lines": lines}, run_options)
         print_models_note(error_console(), study_file)
-        run = run_study(study_file, options)
+        run = run_study(study_file, run_options)
     output_console().print(f"{escape(str(run.path))}  {summarise_folder(run)}", soft_wrap=True)
     return [Persona.from_json(row) for row in run.read_json(PEOPLE)["personas"]]

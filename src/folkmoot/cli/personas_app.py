@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from folkmoot.cli.console import with_error_handling
-from folkmoot.cli.options import POOL, KeyOpt, ModelOpt, PoolOpt, SeedOpt
+from folkmoot.cli.options import EXIT_CODES, POOL, BudgetOpt, KeyOpt, ModelOpt, PoolOpt, SeedOpt
 
 app = typer.Typer(
     name="personas",
@@ -29,7 +29,7 @@ def personas_fetch(
     fetch_command(url, refresh)
 
 
-@app.command("build")
+@app.command("build", epilog=EXIT_CODES)
 @with_error_handling
 def personas_build(
     count: Annotated[int, typer.Argument(min=1, help="How many personas to create.")],
@@ -42,12 +42,15 @@ def personas_build(
     pool: PoolOpt = POOL,
     model: ModelOpt = None,
     seed: SeedOpt = None,
+    budget: BudgetOpt = None,
     key: KeyOpt = None,
 ) -> None:
     """Create personas and add them to the pool."""
     from folkmoot.cli.personas import build_command
+    from folkmoot.engine.run.execution import RunOptions
 
-    build_command(count, source, file, pool, model, 42 if seed is None else seed, key)
+    options = RunOptions(model=model, seed=42 if seed is None else seed, budget=budget, key=key)
+    build_command(count, source, file, pool, options)
 
 
 @app.command("migrate")
