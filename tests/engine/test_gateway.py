@@ -14,6 +14,7 @@ import pytest
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.progress import CallRetried, Event, Notice, ignore_progress
 from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.journal.journal_reader import spent_in_journals
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
     BudgetReachedError,
@@ -24,6 +25,7 @@ from folkmoot.errors import (
     QuotaExhaustedError,
     RateLimitedError,
     RefusedError,
+    RejectedError,
     RunPausedError,
     TransientError,
 )
@@ -101,6 +103,22 @@ async def test_cost_follows_the_price_list(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, model) as gateway:
         reply = await gateway.complete_request("a", build_request())
     assert reply.cost_usd == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("usage", [Usage(1_000_000, 0), None])
+async def test_billed_rejection_is_counted_once(usage: Usage | None, tmp_path: Path) -> None:
+    rejection = RejectedError("not this prompt")
+    rejection.may_be_billed, rejection.usage = True, usage
+    model = ScriptedProvider(raise_errors_then([rejection]))
+    budget = FAST.model_copy(update={"budget_usd": 50.0, "max_tokens": 10})
+    async with open_gateway(tmp_path, model, budget) as gateway:
+        reply = await gateway.complete_request("a", build_request(max_tokens=10))
+        assert (await gateway.complete_request("b", build_request("Bye"))).text == "fine"
+    assert reply.finish == "refused:rejected" and model.calls == 2
+    broken = spent_in_journals([tmp_path / "journal.sqlite"]).broken
+    if usage is not None:
+        assert reply.cost_usd == pytest.approx(2.5)
+    assert broken.calls == (usage is None) and (broken.usd > 0) == (usage is None)
 
 
 async def test_unknown_price_gives_unknown_cost(tmp_path: Path) -> None:

@@ -318,7 +318,10 @@ class Gateway:
                             wire_request, address=address
                         )
             except ModelError as error:
-                if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
+                # A rejection that may be billed came with a reply, so the model was asked. It says
+                # nothing about other prompts.
+                is_rejected = isinstance(error, RejectedError) and not error.may_be_billed
+                if isinstance(error, RefusedError) and not is_rejected:
                     completion = refused_completion(error)
                     # The reservation bounds the cost of a refusal with unknown usage, so that a
                     # budget in USD can be kept.
