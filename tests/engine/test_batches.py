@@ -204,6 +204,24 @@ def test_batch_is_not_submitted_twice_if_the_response_was_lost(vendor: str, tmp_
 
 
 @pytest.mark.parametrize("vendor", MODELS)
+def test_batch_with_a_lost_receipt_is_found_on_a_later_page(vendor: str, tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        batch_api = server.model.batches
+        add_job = batch_api._add_job
+
+        def add_newer_jobs(*job_parts: Any) -> Job:
+            job = add_job(*job_parts)
+            if job.number == 0:
+                batch_api.jobs += [Job(f"{job.id}-newer{n}", -1, []) for n in range(3)]
+            return job
+
+        batch_api._add_job = add_newer_jobs  # type: ignore[method-assign]
+        batch_api.plan = BatchPlan(swallow=frozenset({0}))
+        run(STUDY, build_settings(server, vendor), out=tmp_path / "run")
+        assert batch_api.calls == 2 * PEOPLE == server.model.counts["answered"]
+
+
+@pytest.mark.parametrize("vendor", MODELS)
 def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         direct = run(STUDY, build_settings(server, vendor, batch=False), out=tmp_path / "direct")

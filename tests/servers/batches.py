@@ -124,15 +124,16 @@ class BatchEndpoints:
         return await self._respond(request, job, self._format_openai_batch(job))
 
     async def openai_list(self, request: web.Request) -> web.Response:
-        """List batches, newest first, two on a page."""
-        newest_jobs = self.jobs[::-1]
-        after = request.query.get("after")
-        start = 1 + next((i for i, job in enumerate(newest_jobs) if job.id == after), -1)
-        page = newest_jobs[start : start + 2]
-        has_more = start + 2 < len(newest_jobs)
+        page, has_more = self._page_after(request.query.get("after"))
         return web.json_response(
             {"data": [self._format_openai_batch(job) for job in page], "has_more": has_more}
         )
+
+    def _page_after(self, after: str | None) -> tuple[list[Job], bool]:
+        # Two batches on a page, newest first, and whether there are more.
+        newest_jobs = self.jobs[::-1]
+        start = 1 + next((i for i, job in enumerate(newest_jobs) if job.id == after), -1)
+        return newest_jobs[start : start + 2], start + 2 < len(newest_jobs)
 
     async def openai_look(self, request: web.Request) -> web.Response:
         job = self._find_job(request)
@@ -199,8 +200,10 @@ class BatchEndpoints:
         return await self._respond(request, job, self._format_message_batch(job))
 
     async def anthropic_list(self, request: web.Request) -> web.Response:
-        data = [self._format_message_batch(job) for job in self.jobs[::-1]]
-        return web.json_response({"data": data, "has_more": False})
+        page, has_more = self._page_after(request.query.get("after_id"))
+        return web.json_response(
+            {"data": [self._format_message_batch(job) for job in page], "has_more": has_more}
+        )
 
     async def anthropic_look(self, request: web.Request) -> web.Response:
         job = self._find_job(request)

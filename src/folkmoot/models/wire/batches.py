@@ -235,18 +235,25 @@ class AnthropicBatchApi:
         """
         # The result may be a batch of another run. The caller can tell by the keys in the results,
         # because keys are unique to a run, and looks for the next one.
-        page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
-        for batch in _dict_items(page.get("data")):
-            counts = (batch.get("request_counts") or {}).values()
-            created_at = _parse_timestamp(batch.get("created_at"))
-            if (
-                created_at is not None
-                and created_at >= submitted_at - LOST_BATCH_SECONDS
-                and sum(counts) == calls
-                and batch["id"] not in excluded
-            ):
-                return str(batch["id"])
-        return None
+        earliest, after = submitted_at - LOST_BATCH_SECONDS, ""
+        while True:
+            page = read_json(
+                (await self._wire.send_bulk("GET", f"/messages/batches?limit=100{after}"))[2]
+            )
+            batches = _dict_items(page.get("data"))
+            for batch in batches:
+                counts = (batch.get("request_counts") or {}).values()
+                created_at = _parse_timestamp(batch.get("created_at"))
+                if created_at is None:
+                    continue
+                # The list is sorted from new to old.
+                if created_at < earliest:
+                    return None
+                if sum(counts) == calls and batch["id"] not in excluded:
+                    return str(batch["id"])
+            if not batches or not page.get("has_more"):
+                return None
+            after = f"&after_id={batches[-1]['id']}"
 
     async def get_status(self, batch: str) -> BatchStatus:
         batch_data = read_json((await self._wire.send_bulk("GET", f"/messages/batches/{batch}"))[2])
