@@ -46,6 +46,23 @@ def test_long_options_are_broken_into_lines_without_overlap() -> None:
         assert max(ys) <= 230
 
 
+@pytest.mark.parametrize("kind", ["differences", "options"])
+def test_long_labels_are_shown_whole_on_two_lines(kind: str) -> None:
+    names = ["level 4 (own sessions, 5 models, moderator)", "level 3 (own sessions, 5 models)"]
+    chart: Chart = IntervalChart(
+        ((" − ".join(names), 0.3, 0.1, 0.5), ("1 − 2", 0.1, 0.0, 0.2)),
+        unit_values=(("1 − 2", 0.15),),
+    )
+    lines = [f"{names[0]} −", names[1], "1 −", "2"]
+    if kind == "options":
+        long_option = "Repair the old swimming pool and keep its entry free for all children"
+        chart = BarChart(((long_option, "", 0.5), ("Park", "", 0.5)))
+        lines = ["Repair the old swimming pool and keep its", "entry free for all children", "Park"]
+    (svg,) = render_svgs(chart, "a picture")
+    assert [line for line in re.findall(r">([^<>]+)</t", svg) if line in lines] == lines
+    assert "…" not in svg
+
+
 def test_panels_of_flows_have_one_width() -> None:
     links = (("few", "Park", "Park", 9), ("many", "Park", "Park", 60), ("many", "Jobs", "Park", 60))
     panels = render_svgs(AlluvialChart(links), "flows")
@@ -139,6 +156,12 @@ def test_prose_escapes_and_marks_code() -> None:
 def test_a_column_of_mixed_cells_is_text() -> None:
     grid = ResultTable(("fact", "value", "n"), (("a", "x", 1), ("b", 2, None), ("c", "y", 2.5)))
     assert numeric_columns(grid) == [False, False, True]
+
+
+def test_a_column_without_any_value_is_aligned_as_numbers() -> None:
+    """Such as the bounds of intervals where there are too few units."""
+    grid = ResultTable(("fact", "low"), (("a", None), ("b", None)))
+    assert numeric_columns(grid) == [False, True]
 
 
 def test_an_axis_of_shares_starts_at_zero_and_other_axes_at_the_data() -> None:

@@ -408,14 +408,15 @@ def _significant_decimals(value: float) -> int:
 
 
 def numeric_columns(grid: ResultTable) -> list[bool]:
-    """Return, for each column, True if most cells of the column are numbers."""
+    """Return, for each column, True if most of its known cells are numbers, or none is known."""
     return [_is_mostly_numeric([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
 
 
 def _is_mostly_numeric(cells: list[TableCell]) -> bool:
     known_cells = [cell for cell in cells if cell is not None]
     # A column of numbers may hold single words such as "none", and is still aligned as numbers.
-    return sum(map(is_number, known_cells)) * 2 > len(known_cells)
+    # What is missing in all rows is usually a number, such as the bounds of an interval.
+    return not known_cells or sum(map(is_number, known_cells)) * 2 > len(known_cells)
 
 
 def is_number(value: TableCell) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -37,8 +38,11 @@ WIDTH = 500
 MOST_NAMED = 8
 # In a scatter chart, readers can distinguish this many combinations of colour and shape.
 MOST_GROUPS = 24
-# The renderer cuts longer labels.
+# The renderer cuts lines of labels that are longer.
 MOST_CHARACTERS = 45
+# The height of a line in pixels. The expression splits a label into the lines of `_break_label`.
+LINE_HEIGHT = 13
+LINES = "split(datum.label, '\\n')"
 # Pixels of extra room for each character of a label.
 WIDER = 0.8
 # This format has enough decimals to keep two ticks distinct.
@@ -116,8 +120,41 @@ _KEY = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 def _left_labels(chart: Any) -> list[str]:
-    left = isinstance(chart, IntervalChart | BarChart | Heatmap)
-    return [str(item[0])[:MOST_CHARACTERS] for item in chart.items] if left else []
+    # Each line counts as a label.
+    if isinstance(chart, Heatmap):
+        labels = _values_in_order(chart.items, 0)
+    else:
+        is_broken = isinstance(chart, IntervalChart | BarChart)
+        labels = [*_lines_by_label(chart.items).values()] if is_broken else []
+    return [line[:MOST_CHARACTERS] for label in labels for line in label.split("\n")]
+
+
+def _lines_by_label(items: tuple[Any, ...]) -> dict[str, str]:
+    # If a label is too long, all get a second line if they can: differences after the minus, other
+    # labels between words.
+    labels = _values_in_order(items, 0)
+    fits = max(map(len, labels), default=0) < MOST_CHARACTERS
+    return {label: label if fits else _break_label(label) for label in labels}
+
+
+def _with_lines(items: tuple[Any, ...], lines_by_label: dict[str, str]) -> tuple[Any, ...]:
+    return tuple((lines_by_label[str(label)], *rest) for label, *rest in items)
+
+
+def _break_label(label: str) -> str:
+    first, minus, second = label.partition(" − ")
+    if minus and " − " not in second:
+        return f"{first} −\n{second}"
+    start = textwrap.shorten(label, MOST_CHARACTERS - 1, placeholder="")
+    is_cut = label.startswith(f"{start} ") and start
+    return f"{start}\n{label[len(start) + 1 :]}" if is_cut else label
+
+
+def _label_axis(lines_by_label: dict[str, str]) -> Any:
+    # The axis puts the first line at the tick.
+    line_counts = {lines.count("\n") for lines in lines_by_label.values()}
+    offset = -LINE_HEIGHT / 2 if line_counts == {1} else 0
+    return alt.Axis(labelExpr=LINES, labelOffset=offset) if 1 in line_counts else alt.Axis()
 
 
 def _remove_unprintable(spec: Any) -> Any:
@@ -152,9 +189,10 @@ def _values_in_order(items: tuple[Any, ...], index: int) -> list[str]:
 
 
 def _interval_spec(chart: IntervalChart) -> Any:
-    data = _inline_data(("label", "value", "low", "high"), chart.items)
+    lines = _lines_by_label((*chart.items, *chart.unit_values))
+    data = _inline_data(("label", "value", "low", "high"), _with_lines(chart.items, lines))
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
-    y = alt.Y("label:N", sort=_values_in_order(chart.items, 0), title=None)
+    y = alt.Y("label:N", sort=[*lines.values()], title=None, axis=_label_axis(lines))
     title = chart.unit or None
     if chart.percent and chart.reference_line is not None:
         axis = alt.Axis(labelExpr=POINTS)
@@ -198,7 +236,7 @@ def _interval_spec(chart: IntervalChart) -> Any:
         base.mark_point(color=COLOURS[0], filled=True, size=70, opacity=1).encode(x=x, y=y)
     )
     if chart.unit_values:
-        each = _inline_data(("label", "value"), chart.unit_values)
+        each = _inline_data(("label", "value"), _with_lines(chart.unit_values, lines))
         dots = alt.Chart(each).mark_point(color=INK, filled=False, size=50, opacity=1)
         layers.append(dots.encode(x=x, y=y))
     height = 34 * max(1, len(chart.items)) + (18 if chart.bands else 0)
@@ -213,7 +251,8 @@ def _ratio_axis(chart: IntervalChart) -> alt.Axis:
 
 def _bar_spec(chart: BarChart) -> Any:
     series = _values_in_order(chart.items, 1)
-    categories = _values_in_order(chart.items, 0)
+    lines = _lines_by_label(chart.items)
+    categories = [*lines.values()]
     counts = all(float(item[2]).is_integer() for item in chart.items)
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     title = chart.unit or None
@@ -224,7 +263,7 @@ def _bar_spec(chart: BarChart) -> Any:
         axis, title = alt.Axis(labelExpr=POINTS), f"{chart.unit}, points".removeprefix(", ")
     several = len(series) > 1
     encoding: dict[str, Any] = {
-        "y": alt.Y("category:N", sort=categories, title=None),
+        "y": alt.Y("category:N", sort=categories, title=None, axis=_label_axis(lines)),
         "x": alt.X("value:Q", title=title, axis=axis, stack=None),
         "color": alt.Color(
             "series:N", sort=series, title=None, legend=alt.Legend() if several else None
@@ -232,8 +271,10 @@ def _bar_spec(chart: BarChart) -> Any:
     }
     if several:
         encoding["yOffset"] = alt.YOffset("series:N", sort=series)
-    data = _inline_data(("category", "series", "value"), chart.items)
-    height = max(60, len(categories) * (14 * len(series) + 12))
+    data = _inline_data(("category", "series", "value"), _with_lines(chart.items, lines))
+    has_breaks = any("\n" in category for category in categories)
+    step = max(14 * len(series) + 12, 2.5 * LINE_HEIGHT if has_breaks else 0)
+    height = max(60, len(categories) * step)
     return (
         alt.Chart(data).mark_bar().encode(**encoding).properties(width=WIDTH - 180, height=height)
     )

@@ -44,6 +44,8 @@ def chart_theme() -> dict[str, object]:
             "labelLimit": 260,
             "labelFlush": False,
         },
+        # Wide labels of a reader's font would run into the title.
+        "axisY": {"titlePadding": 14},
         "axisQuantitative": {"tickCount": 7, "labelOverlap": "greedy"},
         "legend": {
             "labelColor": INK,
