@@ -395,7 +395,11 @@ def test_words_in_the_field_declined_are_unreadable(words: object) -> None:
         *((text, True) for text in ("There are no further questions.", "None at the moment.")),
         *((text, True) for text in ("I have nothing to add.", "No objections at all", "Nil.")),
         *((text, False) for text in ("No comment from the council", "no parking", "5", "寿司")),
+        *((text, True) for text in ("Keine weiteren Einwände.", "Aucune objection", "nada más")),
+        *((text, True) for text in ("I don't have any other concerns.", "None, nothing to add.")),
         *((text, False) for text in ("None of the shops survive.", "No, thanks to you")),
+        *((text, False) for text in ("There is no point.", "No question!", "Keine Autos")),
+        *((text, False) for text in ("I don't have any money", "There is no time", "rien de cru")),
     ],
 )
 def test_only_a_whole_text_states_that_there_is_no_entry(text: str, expected: bool) -> None:

@@ -14,6 +14,7 @@ import copy
 import math
 import re
 import typing
+import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
@@ -35,10 +36,18 @@ UNREADABLE = "unreadable"
 
 _MARKS = ".'\"“”!,* "
 _BOOLEAN_WORDS = {"true": True, "yes": True, "false": False, "no": False}
-# Words that models write in place of null or of an empty list.
-_EMPTY_WORDS = (
-    *("", "_", "–", "—", "none", "null", "n/a", "n_a", "nothing", "nobody", "no_one"),
-    *("neither", "no_stance", "unknown"),
+# Words that models write in place of null, also where they must state something.
+_NULL_WORDS = ("none", "null", "n a", "undefined")
+# Words that models write in place of null or of an empty list. The foreign words mean "none" or
+# "nothing". "No" is missing: in place of a stance it is one.
+NONE_WORDS = frozenset(
+    (
+        *_NULL_WORDS,
+        *("na", "nil", "nothing", "nobody", "no one", "neither", "no stance", "unknown"),
+        *("unspecified", "not applicable", "not available", "not specified", "not stated"),
+        *("aucun", "aucune", "geen", "kein", "keine", "nada", "nessun", "nessuna", "nessuno"),
+        *("nichts", "niente", "niets", "ningun", "ninguna", "ninguno", "rien"),
+    )
 )
 _UNITS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -170,27 +179,48 @@ def require_text(text: str) -> str:
 
     Raises ValueError for a text such as `N/A`, `-` or `…`, which means that there is none.
     """
-    if fold_option(text).strip("…_–—") in ("", "none", "null", "n/a", "n_a", "undefined"):
+    if _words_in(text) in _NULL_WORDS or not fold_option(text).strip("…_–—"):
         raise ValueError("the text is empty")
     return text
 
 
-# Texts that state that there is no entry, such as "none", "N/A" and "I have nothing to add". The
-# pattern matches a whole text, because "No comment from the council" states something. The foreign
-# words are those for "none" and "nothing".
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_SAYS_NONE = re.compile(
-    r"(?:(?:i|we) (?:have|see|make|raise) |(?:i|we)'ve (?:got )?|there (?:is|are) |there's )?(?:"
-    r"n a|na|nil|no|nope|null|undefined|unspecified|not (?:applicable|available|specified|stated)"
-    r"|aucune?|geen|keine?|nada|nessun[ao]|nichts|niente|niets|ningun[ao]|rien"
-    r"|(?:none|nothing)(?: (?:new|more|else|further|additional|other|in particular))*"
-    r"(?: to (?:add|say|raise|mention|report)| comes to mind)?"
-    r"|no (?:(?:new|more|other|further|additional|own|particular|specific) )*"
-    r"(?:argument|comment|concern|item|objection|opinion|point|proposal|question|remark)s?"
-    r"(?: to (?:add|make|raise))?)"
-    r"(?: (?:at all|at the moment|at this (?:point|time|stage)|for now|from me|here|now|on my side"
-    r"|(?:in )?this (?:round|time)|so far|thanks|thank you|today|yet))*"
+# Texts that state that there is no entry, such as "none", "N/A" and "I have nothing to add". The
+# pattern matches a whole text, because "No comment from the council" states something. "No point"
+# and "No question" state something as well.
+_FURTHER = (
+    r"(?:new|more|else|further|additional|other|own|particular|specific|firm|in particular|"
+    r"andere[nrs]?|autres?|mas|otr[ao]s?|altr[aeio]|verdere?|weiter(?:e[nrs]?)?)"
 )
+_ENTRY = (
+    r"(?:(?:argument|comment|concern|item|objection|opinion|proposal|remark)s?|points|questions"
+    r"|(?<!no )(?:point|question)|angaben?|bedenken|bezwaren|commentaires?|comentarios?|einwande?"
+    r"|fragen|kommentare?|obiezion[ei]|objecion(?:es)?|opmerkingen|vragen)"
+)
+_SAYS_NONE = re.compile(
+    r"(?:(?:no|nope|none|nothing) )?"
+    r"(?:(?:(?:i|we) (?:have|see|make|raise) |(?:i|we)'ve (?:got )?|there (?:is|are) |there's )?"
+    rf"(?:no|nope|{'|'.join(sorted(NONE_WORDS))})"
+    r"|(?:i|we) (?:don't|do not) have (?:any|anything|an?)|there (?:is not|isn't|are no) any)"
+    rf"(?: {_FURTHER})*(?: {_ENTRY})?(?: to (?:add|say|raise|mention|report)| comes to mind)?"
+    r"(?: (?:at all|at the moment|at this (?:point|time|stage)|for now|from me|here|now|on my side"
+    r"|(?:in )?this (?:round|time)|so far|thanks|thank you|today|yet|given|identified|noted"
+    r"|provided|that i can think of))*"
+)
+
+
+def _words_in(text: str) -> str:
+    # Without accents: models often leave them out.
+    letters = unicodedata.normalize("NFD", normalise_text(text))
+    return " ".join(
+        _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
+    )
+
+
+def names_nothing(text: str) -> bool:
+    """Return whether a text is one of the words for "none", or only a dash."""
+    words = _words_in(text)
+    return words in NONE_WORDS if words else not fold_option(text).strip("_–—")
 
 
 def says_none(text: str) -> bool:
@@ -198,9 +228,8 @@ def says_none(text: str) -> bool:
 
     A text without a letter or a digit, such as `-`, states this as well.
     """
-    words = " ".join(_WORD.findall(normalise_text(text)))
-    is_none = not words or _SAYS_NONE.fullmatch(words) is not None
-    return is_none or fold_option(text) in _EMPTY_WORDS
+    words = _words_in(text)
+    return not words or _SAYS_NONE.fullmatch(words) is not None
 
 
 def require_entry(text: str) -> str:
@@ -236,7 +265,7 @@ def read_list(raw: object) -> list[object]:
         lines = [line for line in raw.splitlines() if line.strip()]
         if len(lines) > 1 and all(map(_BULLET.match, lines)):
             return [_BULLET.sub("", line).strip() for line in lines]
-        return [] if fold_option(raw) in _EMPTY_WORDS else [raw]
+        return [] if names_nothing(raw) else [raw]
     return [] if raw is None or raw is False else [raw]
 
 
@@ -341,7 +370,7 @@ def _repair_value(
     # option such as "Nobody" comes before the other meaning of this word.
     if is_choice and (option := match_folded(raw, re.findall(_QUOTED, expected))) is not None:
         return option
-    means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_WORDS, *ways_out)
+    means_nothing = isinstance(raw, str) and (names_nothing(raw) or fold_option(raw) in ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
         return None
     if is_choice:

@@ -19,8 +19,9 @@ from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.rules.candidates import is_none
 from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERATORS
-from folkmoot.studies.negotiation.rules.vocabulary import is_none, new_option_of
+from folkmoot.studies.negotiation.rules.vocabulary import new_option_of
 from tests.studies.negotiation.conftest import (
     Runner,
     list_options,
@@ -425,6 +426,7 @@ def test_the_schemas_have_a_way_out(run_negotiation: Runner) -> None:
 
 def test_other_rejections_on_a_ballot_are_kept_verbatim(run_negotiation: Runner) -> None:
     assert not any(map(is_none, ("No to all of it.", "No, never.", "No meat.", "Nothing raw")))
+    assert not any(map(is_none, ("There is no point.", "Rien de cru", "No more museums")))
     ballot = {"hard_no": ["barbecue"], "objection": "Nothing with peanuts, I mean it."}
     run = run_negotiation(
         script_ballots("traveler_1", ballot), groups=select_groups("team"), conditions=["C4"]
@@ -441,6 +443,7 @@ def test_other_rejections_on_a_ballot_are_kept_verbatim(run_negotiation: Runner)
 WORDS_FOR_NOTHING = (
     *("None", "N/A", "No.", "no objections", "****", "-"),
     "I have no other objections at all.",
+    *("keine", "Aucune objection.", "I don't have any objections.", "None that I can think of."),
 )
 
 

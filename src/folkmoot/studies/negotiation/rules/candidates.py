@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from folkmoot.conversation.answer_types import parse_way_out
+from folkmoot.conversation.lenient_fields import says_none
 from folkmoot.hints import collapse_spaces
 from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
@@ -30,26 +32,12 @@ OptionKey: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 # an option only if it is as short as `BARE_WORDS` ("cheap, please").
 MOST_WORDS = 6
 BARE_WORDS = 3
-# Entries in place of an empty list, also where "everything" is an answer. A boolean in quotation
-# marks names nothing either.
-NONE = frozenset(
+# Entries that name no option because each of them is welcome.
+_ANY_OPTION = frozenset(
     words_of(phrase)
     for phrase in (
-        *("none", "n/a", "na", "nothing", "nil", "null", "no", "no objections"),
-        *("true", "false"),
-    )
-)
-# Words that add nothing to an entry of `NONE`, as in "No, I have no other objections at all".
-AROUND_NONE = frozenset(words_of("a all any are at else firm further have i is other there"))
-NOTHING = NONE | frozenset(
-    words_of(phrase)
-    for phrase in (
-        "any",
-        "anything",
-        "no preference",
-        "no strong preference",
-        "everything",
-        "whatever",
+        *("any", "anything", "everything", "whatever"),
+        *("no preference", "no strong preference"),
     )
 )
 
@@ -102,7 +90,20 @@ def normalise_entry(entry: str) -> str:
     """
     text = collapse_spaces(_AROUND_ENTRY.sub("", entry.casefold()))
     words = words_of(text)
-    return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
+    return text if 0 < len(words) <= MOST_WORDS and not names_no_option(text) else ""
+
+
+def is_none(entry: str) -> bool:
+    """Return True if an entry is blank or says "none", which means an empty list."""
+    # A boolean in quotation marks names nothing either. An entry such as "👎" has no words.
+    words = words_of(entry)
+    is_boolean = words in (("true",), ("false",))
+    return not words or is_boolean or says_none(entry) or parse_way_out(entry) is not None
+
+
+def names_no_option(entry: str) -> bool:
+    """Return True if an entry says "none", or "whatever" and the like."""
+    return is_none(entry) or words_of(entry) in _ANY_OPTION
 
 
 def _add_candidate(candidates: dict[OptionKey, str], option: str, catalogue: Sequence[str]) -> None:
@@ -120,7 +121,7 @@ def _own_words(text: str) -> set[str]:
     # A very short text without a word like "prefer" or "not" is itself an option.
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
-    if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
+    if len(words) <= BARE_WORDS and not cues & set(words) and not names_no_option(text):
         content = _between_small_words(words)
         return {_as_written(content, text)} if any(len(word) > 2 for word in content) else set()
     phrases: set[str] = set()

@@ -25,6 +25,7 @@ from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.conversation.lenient_fields import is_declined
 from folkmoot.conversation.reply_forms import is_only_refusal
 from folkmoot.engine.seats.utterances import PlaceInReply, UtteranceInReply
+from folkmoot.studies.negotiation.rules.candidates import is_none
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import MemberBallot, match_option
@@ -32,7 +33,6 @@ from folkmoot.studies.negotiation.rules.vocabulary import (
     fold_name,
     groups_of_members,
     is_empty,
-    is_none,
     match_members,
     new_option_of,
     parse_time,

@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from folkmoot.conversation.answer_types import parse_way_out
 from folkmoot.conversation.json_replies import CUT_MARK
+from folkmoot.conversation.lenient_fields import NONE_WORDS
 from folkmoot.conversation.reply_forms import is_only_refusal
 from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
 from folkmoot.studies.negotiation.rules.candidates import (
-    AROUND_NONE,
-    NONE,
-    NOTHING,
+    names_no_option,
     normalise_entry,
 )
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
@@ -34,18 +32,16 @@ EVERYONE = "everyone"
 _AROUND = frozenset(
     {"all", "anything", "but", "else", "every", "everything", "except", "instead", "other", "than"}
 )
-# Words that name no option, as in "no new option, thanks", "I'd rather not say" and "not sure".
-_NAMES_NOTHING = frozenset(
+# Words that name no option beside the words for "none", as in "no new option, thanks", "I'd rather
+# not say" and "not sure".
+_NAMES_NOTHING = frozenset(word for word in NONE_WORDS if " " not in word) | frozenset(
     words_of(
         "above abstain add addition additional again am answer applicable available blank "
         "can't cannot choose comment complete decide decided decision decline declined empty "
         "enough extra fine further good idea know leave left list listed miss missed missing "
-        "needed new none null ok okay open opinion option other pending preference provide "
-        "provided reply required respond respondent same satisfied say sorry specified state "
-        "stated suggest suggestion sure tba tbd thank think undecided undefined unknown "
-        "unresolved unsure vote won't "
-        "aucun aucune geen kein keine nada nessuna nessuno nichts niente niets ninguna ninguno "
-        "rien"
+        "needed new ok okay open opinion option other pending preference provide provided reply "
+        "required respond respondent same satisfied say sorry specified state stated suggest "
+        "suggestion sure tba tbd thank think undecided unresolved unsure vote won't"
     )
 )
 # Without other words, these are options: "Leave" and not "leave blank".
@@ -80,20 +76,10 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 def is_empty(entry: str) -> bool:
     """Return True if an entry is blank, says that there is no option, or refuses to answer."""
-    words = words_of(entry)
     is_refusal = is_only_refusal(entry, may_state_reason=True)
-    says_nothing = is_none(entry) or words in NOTHING or is_refusal
-    names_nothing = words not in _OPTIONS_ALONE and not content_words(entry) - _NAMES_NOTHING
-    return says_nothing or names_nothing
-
-
-def is_none(entry: str) -> bool:
-    """Return True if an entry is blank or says "none", which means an empty list."""
-    # An entry such as "****" or "-" has no words.
-    words = words_of(entry)
-    said = tuple(word for word in dict.fromkeys(words) if word not in AROUND_NONE)
-    says_none = words in NONE or said in NONE
-    return not words or parse_way_out(entry) is not None or says_none
+    is_option = words_of(entry) in _OPTIONS_ALONE
+    names_nothing = not is_option and not content_words(entry) - _NAMES_NOTHING
+    return names_no_option(entry) or is_refusal or names_nothing
 
 
 def fold_name(name: str) -> str:
