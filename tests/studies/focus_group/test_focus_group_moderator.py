@@ -41,7 +41,8 @@ async def test_notes_and_what_is_unanswered_go_with_the_moderator_from_question_
             return answer_plainly(asked)
         number = asked.path[-2]
         seen.append((number, asked.prompt))
-        return write_question("So?", summary=f"Notes of {number}.", unanswered=[f"Why {number}?"])
+        unanswered = ["None", f"Why {number}?", "nothing else"]
+        return write_question("So?", summary=f"Notes of {number}.", unanswered=unanswered)
 
     t = await discuss(1, noting)
     for (before, _), (_, prompt) in pairwise(seen):

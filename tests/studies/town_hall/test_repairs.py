@@ -79,6 +79,13 @@ def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | 
     assert bool(reading.repairs) != as_it_should_be
 
 
+def test_words_for_none_are_no_concern() -> None:
+    raw = {"reactions": [], "overall_stance": "neutral", "strategic_notes": "",
+           "key_concerns": ["None", "the rents", "n/a", "keine"]}  # fmt: skip
+    out = Thinking.model_validate(raw, context=ValidationContext(AskContext(IDS, "A01")))
+    assert out.key_concerns == ("the rents",)
+
+
 def test_the_first_of_repeated_reactions_counts() -> None:
     entry = {"target_agent": "A02", "my_feeling": "angry", "agree_level": 1, "reason": "",
              "target_summary": "", "want_to_respond": "yes"}  # fmt: skip

@@ -87,7 +87,7 @@ class NextQuestion(BaseModel):
         description="your notes, brought up to date with what you have just heard: who thinks "
         "what, and why, in at most five sentences",
     )
-    unanswered: tuple[str, ...] = Field(
+    unanswered: tuple[Annotated[str, AfterValidator(require_entry)], ...] = Field(
         (),
         description="what was asked and has not been answered, or was hinted at and not explained; "
         "empty if there is nothing",

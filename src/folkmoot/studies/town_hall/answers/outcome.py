@@ -30,7 +30,7 @@ from folkmoot.studies.town_hall.answers.records import (
     Record,
     StatedEntry,
     StatedText,
-    StatedTexts,
+    Texts,
     Words,
     asked_schema,
 )
@@ -57,9 +57,7 @@ class Moderation(Minimal):
     summary: StatedText = Field(
         description="where the discussion stands, in three or four sentences", min_length=1
     )
-    underrepresented_opinions: StatedTexts = Field(
-        description="the opinions that got too little room"
-    )
+    underrepresented_opinions: Texts = Field(description="the opinions that got too little room")
     invited_residents: tuple[str, ...] = Field(
         description="the ids of the quiet residents whom you invite"
     )

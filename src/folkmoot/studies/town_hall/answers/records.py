@@ -101,9 +101,9 @@ def _states_something(entry: object) -> bool:
 
 
 Words = Annotated[str, BeforeValidator(_parse_words)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
-# Texts that are counted or listed. Others are only shown to their speaker again, as written.
-StatedTexts = Annotated[Texts, AfterValidator(_keep_stated_texts)]
+Texts = Annotated[
+    tuple[str, ...], BeforeValidator(_parse_texts), AfterValidator(_keep_stated_texts)
+]
 # A text that the whole hall hears or votes on.
 StatedText = Annotated[str, AfterValidator(require_text)]
 # The same in a list, where words such as "nothing" mean that there are no more entries.

@@ -52,7 +52,6 @@ from folkmoot.studies.town_hall.answers.records import (
     UNKNOWN_VALUE,
     Minimal,
     Record,
-    StatedTexts,
     Texts,
     Words,
     asked_schema,
@@ -252,7 +251,7 @@ class Speaking(Minimal):
     references: tuple[Reference, ...] = Field(
         description="one entry for each resident who is answered, empty if there is none"
     )
-    new_points: StatedTexts = Field(description="points that answer no other resident")
+    new_points: Texts = Field(description="points that answer no other resident")
     questions: tuple[Question, ...] = Field(
         description="one entry for each question that the statement asks"
     )
