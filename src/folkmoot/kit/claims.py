@@ -131,21 +131,14 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
     has_measures = _has_several_measures(results)
+
+    def name_measure(result: Result, text: Sentence) -> Sentence:
+        return _name_measure(capitalise(result.claim.label), text) if has_measures else text
+
     # Do not print other estimates next to a conclusion: a reader would take them for results.
     if primary:
         conclusions = join_sentences(
-            (
-                word(
-                    "comparison",
-                    "several of a measure",
-                    about=capitalise(result.claim.label),
-                    conclusions=result.conclusion_text,
-                )
-                if has_measures
-                else result.conclusion_text
-                for result in primary
-            ),
-            "; ",
+            (name_measure(result, result.conclusion_text) for result in primary), "; "
         )
         families = Counter(result.claim.family for result in others)
         counted = join_words(
@@ -156,24 +149,15 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
             word("comparison", "also in the table", estimates=counted) if others else None,
         ]
         whole = join_sentences(said)
-        of_measure = "several of a measure"
-        return word("comparison", of_measure, about=about, conclusions=whole) if about else whole
-    estimates = list_estimates(
-        [
-            word(
-                "estimate",
-                "of a measure",
-                about=capitalise(result.claim.label),
-                estimate=result.estimate_text,
-            )
-            if has_measures
-            else result.estimate_text
-            for result in others
-        ]
-    )
+        return _name_measure(about, whole) if about else whole
+    estimates = list_estimates([name_measure(result, result.estimate_text) for result in others])
     if about:
         return word("estimate", "listed of a measure", about=about, estimates=estimates)
     return word("estimate", "listed", estimates=estimates)
+
+
+def _name_measure(about: str, text: Sentence) -> Sentence:
+    return word("estimate", "of a measure", about=about, estimate=text)
 
 
 def list_estimates(estimates: Sequence[Sentence]) -> Sentence:

@@ -121,7 +121,6 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "statement": "{claim}; {verdict}{numbers}.",
         "several": "{conclusions}.",
         "also in the table": "The table also has {estimates}, without a conclusion.",
-        "several of a measure": "{about}: {conclusions}",
     },
     "runs": {
         "none tested": "{comparisons}, none of which can be tested; see the table.",
