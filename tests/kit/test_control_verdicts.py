@@ -302,7 +302,7 @@ def test_changes_that_cancel_out_leave_the_cause_of_an_effect_open() -> None:
         if row["contrast"] == "B: final against first decision"
     ] == [(0.0, 1.0, None), (0.0, 1.0, "not known")]
     says = read_statement(findings, "where_the_effect_comes_from")
-    assert "neutral texts of equal length 0 points (0 to 5) with 100 % of answers changed" in says
+    assert "neutral texts of equal length 0 points (0 to 22) with 100 % of answers changed" in says
     assert says.endswith(
         "Whether an effect comes from the length of the texts is not known in 2 of 2 contrasts, "
         "because shares of answers do not establish an effect as designed there (adjusted p of .05 "

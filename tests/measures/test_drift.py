@@ -103,6 +103,21 @@ def test_equal_distances_of_all_units_have_an_interval(units: int, low: float, h
     assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.001)
 
 
+@pytest.mark.parametrize("units", [5, 8, 12])
+@pytest.mark.parametrize("other_share", [0.65, 0.8])
+def test_intervals_of_few_units_hold_the_true_distance(units: int, other_share: float) -> None:
+    """The coverage is summed over all results of two conditions without common units."""
+    first, second = (binom.pmf(range(units + 1), units, share) for share in (0.5, other_share))
+    covered = considered = 0.0
+    for hits, other_hits in product(range(units + 1), repeat=2):
+        chance = first[hits] * second[other_hits]
+        if chance > 1e-3:
+            estimate = count_hits(units, hits, other_hits, paired=False)
+            considered += chance
+            covered += chance * (estimate.low <= other_share - 0.5 <= estimate.high)
+    assert covered / considered > 0.93
+
+
 @pytest.mark.parametrize("truth", [(1.0, 0.0), (0.99, 0.01), (0.95, 0.05), (0.9, 0.1), (1.0, 0.1)])
 def test_intervals_near_a_distance_of_one_hold_the_true_distance(
     truth: tuple[float, float],

