@@ -630,5 +630,9 @@ def test_repeats_list_the_claims_of_a_finding_on_several_measures_once(tmp_path:
     base = folkmoot.run(tmp_path / "two.yaml", model="synthetic", out=tmp_path / "run").folder
     address = base.scan_table("answers").select("address").collect()["address"][0]
     options = RunOptions(out=tmp_path / "forks")
-    effects = read_effects(repeat_fork(base, address, ReplyReplacement(say="Fine."), 1, options))
-    assert {*effects} == {"Changed: a − b", "Score: a − b"}
+    grid = repeat_fork(base, address, ReplyReplacement(say="Fine."), 1, options)
+    assert {*read_effects(grid)} == {"Changed: a − b", "Score: a − b"}
+    # The lines of the finding are named, because another measure may have the same values.
+    (finding,) = pooled_findings(grid)
+    (note,) = (note for note in finding.notes if note.startswith("Not listed again"))
+    assert "“Differences: Changed: a − b”, “Differences: Score: a − b”" in note

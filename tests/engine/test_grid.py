@@ -624,6 +624,7 @@ def test_all_differences_of_a_grid_are_counted(
     assert statement in table.says
     assert table.says.endswith(" This describes the grid; only primary claims are judged.")
     assert (pooling.SHARED_PEOPLE in table.notes) == are_people_shared
+    assert pooling.NOT_DRAWN in table.notes
 
 
 def test_p_value_is_a_t_test_over_repeats_adjusted_for_the_whole_table() -> None:

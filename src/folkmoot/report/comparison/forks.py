@@ -205,13 +205,14 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
     # unchanged reply. The difference is the mean over repeats.
     pairs = list(pairs_of(grid))
     claims = _claims_with_figures(grid)
+    of_claims = [figure for figure in figures if _is_of_claim(figure, claims)]
     rows: list[Row] = []
     lines = []
     sentences = []
     for claim, figure in (
         (None, _changed_answers(grid)),
         *claims,
-        *((None, figure) for figure in figures if not _is_of_claim(figure, claims)),
+        *((None, figure) for figure in figures if figure not in of_claims),
     ):
         effect = _estimate_effect(figure, pairs)
         if claim is not None and claim.family == "primary":
@@ -257,6 +258,7 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
         notes=(
             "The estimate is of this reply in this run: other participants, or another moment of "
             "the talk, are other runs.",
+            *_tell_left_out(of_claims),
         ),
         section=SECTION,
         headline=True,
@@ -344,6 +346,15 @@ def _is_of_claim(figure: Figure, claims: Sequence[tuple[Claim, Figure]]) -> bool
         )
         for _, other in claims
     )
+
+
+def _tell_left_out(figures: Sequence[Figure]) -> list[str]:
+    # Another measure may have the same values as a claim, above all if all of them are zero. So the
+    # reader must see what was taken for a claim.
+    names = ", ".join(f"“{figure.title}: {figure.label}”" for figure in figures)
+    if not names:
+        return []
+    return [f"Not listed again, because a claim has the same conditions and values: {names}."]
 
 
 def _describe_effect(claim: Claim, effect: _Effect | None) -> Sentence:

@@ -65,6 +65,10 @@ NO_SECOND_P = (
 SHARED_PEOPLE = (
     "Settings of one repeat share their people, so the share that holds is not a probability."
 )
+NOT_DRAWN = (
+    "Differences that no finding draws with an interval are not listed, such as secondary claims "
+    "beside primary ones. The report of each cell has all claims in “What was tested”."
+)
 # Most specifications that one curve draws.
 MAX_LINES = 60
 # A caveat names this many figures and counts the rest.
@@ -570,6 +574,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
             "Those with equal estimates in all repeats count once. "
             "Same sign: the share of specifications with the sign of the pooled estimate. Clear: "
             "the share that also has an interval without zero effect.",
+            NOT_DRAWN,
             *((SHARED_PEOPLE,) if len(settings) > 1 else ()),
             *((HOLM_NOTE,) if any(map(math.isfinite, holms)) else ()),
             *((NO_SECOND_P,) if any(figure.is_primary for figure in effects) else ()),
