@@ -55,6 +55,8 @@ from folkmoot.storage.run_folder import OUTPUTS
 COST_ASSUMPTIONS = (
     f"free texts of {MIN_UTTERANCE_WORDS} to {MAX_UTTERANCE_WORDS} words, within JSON to "
     f"{ASSUMED_UTTERANCE_WORDS}; conversations as long as the embedded respondent's. Not included: "
+)
+NOT_ESTIMATED = (
     "reasoning tokens, which thinking models add to each reply, and questions that are asked again "
     "after an unusable reply"
 )
@@ -276,7 +278,8 @@ def _list_facts(
         cost_suffix = " if asked directly" if config.batch else ""
         yield CheckFact("Cost", f"{_describe_run_cost(estimate, specs, study_file)}{cost_suffix}")
         if not is_local:
-            yield CheckFact("Assumes", COST_ASSUMPTIONS)
+            images = "images, " if study_file.study.image_locations(config) else ""
+            yield CheckFact("Assumes", f"{COST_ASSUMPTIONS}{images}{NOT_ESTIMATED}")
         if savings := _describe_cache_savings(estimate, study_file):
             yield CheckFact("Cache", savings)
         if any(map(supports_batches, specs)):

@@ -159,6 +159,16 @@ def test_a_model_that_reads_text_alone_is_refused_beforehand(model: str, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_check_says_that_the_cost_of_images_is_not_estimated(tmp_path: Path) -> None:
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
+    for options, is_said in (((), True), (("--set", "images=placeholder"), False)):
+        words = ["check", str(path), "--model", "openai/gpt-4o", *options]
+        done = CliRunner().invoke(app, words, env={"OPENAI_API_KEY": "k"})
+        assert done.exit_code == 0, done.output
+        text = " ".join(done.output.split())
+        assert ("Not included: images" in text) == is_said and "reasoning tokens" in text
+
+
 def test_a_model_of_a_role_is_checked_too(tmp_path: Path) -> None:
     path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     options = ["--set", "models.summarizer=kimi-k2"]
