@@ -141,6 +141,7 @@ def test_an_answer_alone_in_a_code_block_is_stated(
     [
         *(("7", 7), ("7.5", 7.5), ("I give 8", 8), ("-3", -3), ("1,200", 1200)),
         *(("about 4 tokens", 4), ("~7", 7), ("٧", 7), ("१२ tokens", 12), ("７", 7)),
+        *(("٣٫٥", 3.5), ("١٬٢٠٠", 1200)),
     ],
 )
 def test_numbers(reply: str, value: float) -> None:

@@ -431,6 +431,10 @@ def test_two_different_answers_under_the_name_of_one_resident_are_no_answer(
         ('{"level": 3, "Level": 9}', None),
         ('{"Level": 9, "level": 3}', None),
         ('{"level": 3, "LEVEL ": 3}', 3),
+        # The level is never null.
+        ('{"level": 3, "Level": null}', 3),
+        ('{"Level": 3, "level": null}', 3),
+        ('{"level": 3, "Level": 9, "LEVEL": null}', None),
         # Python reads underscores in numbers. Which number is meant is unknown.
         ('{"level": 1_0}', None),
         ('{"level": "1_0"}', None),
@@ -440,6 +444,15 @@ def test_two_different_answers_under_the_name_of_one_resident_are_no_answer(
 def test_two_values_under_the_name_of_one_field_are_no_value(reply: str, level: int | None) -> None:
     parsed = Json(Level).parse_reply(reply)
     assert (parsed.value.level if isinstance(parsed, ParsedAnswer) else None) == level
+
+
+class Rating(BaseModel):
+    rating: int | None
+
+
+def test_null_beside_a_rating_is_a_second_value_where_null_means_that_there_is_none() -> None:
+    parsed = Json(Rating).parse_reply('{"rating": 3, "Rating": null}')
+    assert isinstance(parsed, ParseFailure)
 
 
 class Said(BaseModel):

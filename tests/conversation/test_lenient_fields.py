@@ -74,6 +74,7 @@ def test_a_valid_reply_is_not_changed() -> None:
         ("level", "~7", 7),
         ("level", "about seven", 7),
         ("level", "٧", 7),
+        ("share", "٣٫٥", 3.5),
         ("level", "cannot say", None),
         ("level", "null", None),
         ("again", "Yes.", True),

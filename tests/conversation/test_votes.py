@@ -489,6 +489,28 @@ def test_texts_of_a_table_are_read_as_replies_are() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "reply", "expected"),
+    [
+        (["2.50", "5.00"], "2.5", "2.50"),
+        (["2.50", "5.00"], '{"vote": 5.0}', "5.00"),
+        (["1", "2"], '{"vote": 2.0}', "2"),
+        (["0.0", "1.0", "2.0"], "I choose 1.", "1.0"),
+        (["2.5", "2.50"], "2.50", "2.50"),
+        # These are no number of any option, or that of two.
+        (["2.50", "5.00"], "2", None),
+        (["1.000", "2.000"], "1", None),
+        (["+2", "2.0"], "2", None),
+        (["2.50", "5.00"], "-2.5", None),
+    ],
+)
+def test_an_option_that_is_a_number_may_be_written_with_other_decimals(
+    options: list[str], reply: str, expected: str | None
+) -> None:
+    parsed = Choice(options).parse_reply(reply)
+    assert (parsed.value if isinstance(parsed, ParsedAnswer) else None) == expected
+
+
 def test_a_number_in_the_json_of_a_clarification_is_the_option_as_it_is_written() -> None:
     clarification = Choice(["2.00", "2.50"]).clarifying_answer
     assert clarification is not None

@@ -216,11 +216,21 @@ def _rename_fields(
 ) -> Iterator[tuple[str, object]]:
     # A name that fits two fields is not used. Two names that fit one field are not used either. If
     # one of them is the name of the field itself and their values differ, the field gets an empty
-    # object, which is no readable value of any field: which value is meant is unknown.
+    # object, which is no readable value of any field: which value is meant is unknown. Null is no
+    # second value of a field that is never null.
     if value.keys() <= fields.keys():
         yield from value.items()
         return
     fields_by_fold = Counter(map(fold_field_name, fields))
+    filled = {fold_field_name(name) for name, entry in value.items() if entry is not None}
+    never_null = {
+        fold_field_name(name) for name, field in fields.items() if not _is_nullable(field)
+    }
+    value = {
+        name: entry
+        for name, entry in value.items()
+        if entry is not None or fold_field_name(name) not in filled & never_null
+    }
     names_by_fold = Counter(map(fold_field_name, value))
     known = {
         fold_field_name(name): name for name in fields if fields_by_fold[fold_field_name(name)] == 1
@@ -236,6 +246,14 @@ def _rename_fields(
         if name != written:
             renamed.append(RenamedField(f"{path}.{name}".removeprefix("."), str(written)))
         yield name, entry if is_clear else {}
+
+
+def _is_nullable(field: Schema) -> bool:
+    # A schema that states no type allows null as well.
+    alternatives = field.get("anyOf", [field])
+    return any(
+        branch.get("type", "null") == "null" and "$ref" not in branch for branch in alternatives
+    )
 
 
 def drop_descriptions(

@@ -139,13 +139,14 @@ class Choice(AnswerType[str]):
             read = self.parse_reply(only_value)
             return read._replace(parse_step="named") if isinstance(read, ParsedAnswer) else read
         forms = forms_in_phrases(text)
-        options = self._index.from_forms(forms)
+        options = self._index.from_forms(forms) or self._index.from_numbers(forms)
         # An option may be spelled like a way out ("Declined"). The option has priority.
         for form in () if options else (text, *forms):
             if (way_out := parse_way_out(form)) is not None:
                 return way_out
         if len(options) == 1 and not self._has_wrong_label(forms, options):
-            undecorated = self._index.from_forms(undecorated_forms(text))
+            bare_forms = undecorated_forms(text)
+            undecorated = self._index.from_forms(bare_forms) or self._index.from_numbers(bare_forms)
             return ParsedAnswer(
                 next(iter(options)), "normalised" if undecorated == options else "named"
             )
@@ -313,6 +314,25 @@ class _OptionIndex(NamedTuple):
         return frozenset(
             option for form in forms for option in self.by_form.get(comparison_key(form), ())
         )
+
+    def from_numbers(self, forms: Sequence[str]) -> frozenset[str]:
+        """Return the options that are the same number as a form, such as `2.50` for `2.5`."""
+        numbers = {number for form in forms if (number := _read_decimal(form)) is not None}
+        return frozenset(
+            option
+            for form, options in self.by_form.items()
+            if numbers and _read_decimal(form) in numbers
+            for option in options
+        )
+
+
+# Models write 2.50 as 2.5, above all in JSON. Three decimals are not read, because `1.000` may be
+# a thousand.
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,15}(?:\.(?:[0-9]{1,2}|[0-9]{4,9}))?")
+
+
+def _read_decimal(form: str) -> float | None:
+    return float(form) if _DECIMAL.fullmatch(form) else None
 
 
 # A run puts the same options to thousands of speakers. The index depends on the options alone.

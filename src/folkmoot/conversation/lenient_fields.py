@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from folkmoot.conversation.json_replies import CUT_MARK
-from folkmoot.conversation.reply_forms import ABOUT, normalise_text
+from folkmoot.conversation.reply_forms import ABOUT, fold_digits, normalise_text
 
 # The arguments are: path, kind of repair, original value, replacement.
 Note = Callable[[str, str, object, object], None]
@@ -130,7 +130,7 @@ def read_number(raw: object, maximum: object = None, minimum: object = None) -> 
     if raw.rstrip().endswith(CUT_MARK):
         return None
     text = normalise_text(raw).rstrip(_MARKS).lstrip(_MARKS.replace(".", ""))
-    text = re.sub(rf"\A{ABOUT}", "", text)
+    text = re.sub(rf"\A{ABOUT}", "", fold_digits(text))
     if match := _NUMBER.fullmatch(text):
         return float(match[1]) if match[2] in (None, str(maximum)) else None
     if (percentage := read_percentage(text, minimum, maximum)) is not None:

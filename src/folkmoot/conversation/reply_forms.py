@@ -169,9 +169,11 @@ def label_forms(text: str) -> list[str]:
 
 
 def fold_digits(text: str) -> str:
-    """Return a text with ASCII digits in place of the digits of other scripts, such as `٧`."""
+    """Return a text in which numbers of other scripts, such as `٧٫٥`, have ASCII characters."""
     if text.isascii():
         return text
+    # Between digits, these are the Arabic signs for decimals and thousands.
+    text = re.sub(r"(?<=\d)٫(?=\d)", ".", re.sub(r"(?<=\d)٬(?=\d)", ",", text))
     return "".join(
         str(unicodedata.decimal(character)) if character.isdecimal() else character
         for character in text
