@@ -153,6 +153,21 @@ def test_server_without_cache_support_is_asked_without_cache_settings(
     assert finished_run.table("answers")["missing"].null_count() == PEOPLE * TURNS
 
 
+@pytest.mark.parametrize(
+    "cached",
+    [
+        {"prompt_tokens_details": {"cached_tokens": 900}, "cached_tokens": 1},
+        {"cached_tokens": 900},  # Moonshot
+        {"prompt_cache_hit_tokens": 900, "prompt_cache_miss_tokens": 100},  # DeepSeek
+    ],
+)
+def test_cached_tokens_are_read_wherever_a_vendor_states_them(cached: dict[str, Any]) -> None:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010, **cached}
+    message = {"choices": [{"message": {"content": "Yes"}, "finish_reason": "stop"}]}
+    reply = openai_chat.decode_reply(200, {}, json.dumps({**message, "usage": usage}).encode())
+    assert reply.usage[:3] == (1000, 10, 900)
+
+
 def test_cached_tokens_have_the_cache_price() -> None:
     claude = find_price(resolve_model("claude-haiku-4.5"))
     assert claude is not None

@@ -246,4 +246,7 @@ def _parse_usage(data: object, text: str = "") -> Usage:
     cached, written = (
         parse_token_count(details.get(name)) for name in ("cached_tokens", "cache_write_tokens")
     )
+    # Moonshot and DeepSeek state cached tokens beside the other counts.
+    for name in ("cached_tokens", "prompt_cache_hit_tokens"):
+        cached = parse_token_count(data.get(name)) if cached is None else cached
     return Usage(input_tokens, output_tokens, cached, written)
