@@ -152,6 +152,12 @@ def test_a_study_in_utf_16_has_a_form(client: Client) -> None:
     assert "Küchen appliances" in client.get(f"{address}text")
 
 
+def test_a_form_says_that_its_check_is_still_running(client: Client) -> None:
+    text = client.get(f"{OVENS_ADDRESS}/")
+    assert "No mistake in the fields so far" in text and "check is still running" in text
+    assert "check is still running" in client.get(f"{OVENS_ADDRESS}/run")
+
+
 def read_problem(text: str, field_id: str) -> str:
     """Return the problem that a page shows at a field."""
     match = re.search(rf'<span class="mistake" id="m-{field_id}">(.*?)</span>', text, re.DOTALL)
