@@ -190,12 +190,13 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # and "No question" state something as well.
 _FURTHER = (
     r"(?:new|more|else|further|additional|other|own|particular|specific|firm|in particular|"
-    r"andere[nrs]?|autres?|mas|otr[ao]s?|altr[aeio]|verdere?|weiter(?:e[nrs]?)?)"
+    r"andere[nrs]?|autres?|mas|neue[nrs]?|nieuwe|nouveaux?|nouvelles?|nuev[ao]s?|nuov[aeio]|"
+    r"otr[ao]s?|altr[aeio]|verdere?|weiter(?:e[nrs]?)?)"
 )
 _ENTRY = (
     r"(?:(?:argument|comment|concern|item|objection|opinion|proposal|remark)s?|points|questions"
     r"|(?<!no )(?:point|question)|angaben?|bedenken|bezwaren|commentaires?|comentarios?|einwande?"
-    r"|fragen|kommentare?|obiezion[ei]|objecion(?:es)?|opmerkingen|vragen)"
+    r"|fragen|kommentare?|obiezion[ei]|objecion(?:es)?|opmerkingen|punkte|punt[io]|puntos|vragen)"
 )
 _SAYS_NONE = re.compile(
     r"(?:(?:no|nope|none|nothing) )?"
@@ -244,12 +245,15 @@ def require_entry(text: str) -> str:
 
 def read_text(raw: object) -> str:
     """Return any value as one text."""
-    # Entries of a list are joined. None gives an empty string, and so does a boolean: `false` is no
+    # Entries of a list are joined, and so are the values of an object: its keys are the model's
+    # words for the question. None gives an empty string, and so does a boolean: `false` is no
     # text that a speaker could have meant.
     if raw is None or isinstance(raw, bool):
         return ""
     if isinstance(raw, str):
         return raw.strip()
+    if isinstance(raw, Mapping):
+        raw = list(raw.values())
     if isinstance(raw, (list, tuple)):
         return "; ".join(text for text in map(read_text, raw) if text)
     return str(raw)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answer_types import ParsedAnswer, ValidationContext
+from folkmoot.conversation.answer_types import Json, ParsedAnswer, ValidationContext
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import Planned, planned_ballot_type
 from folkmoot.studies.town_hall.answers.repairs import (
@@ -77,6 +77,26 @@ def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | 
     assert found.agree_level == level
     as_it_should_be = isinstance(raw, int) and not isinstance(raw, bool) and level is not None
     assert bool(reading.repairs) != as_it_should_be
+
+
+@pytest.mark.parametrize(
+    ("concerns", "expected"),
+    [
+        ([{"concern": "the rents", "why": ["too high", None]}, "noise"],
+         ("the rents; too high", "noise")),
+        ({"concern": "the rents"}, ("the rents",)),
+        ("1. the rents\n2. noise", ("the rents", "noise")),
+        ("- the rents\n- Keine neuen Punkte", ("the rents",)),
+    ],
+)  # fmt: skip
+def test_words_in_an_object_and_in_bullets_are_read_as_the_resident_wrote_them(
+    concerns: Any, expected: tuple[str, ...]
+) -> None:
+    raw = {"reactions": [], "overall_stance": "neutral", "key_concerns": concerns,
+           "strategic_notes": {"goal": "win Ben", "private": False}}  # fmt: skip
+    parsed = Json(Thinking, validation_context=AskContext(IDS, "A01")).read(raw)
+    assert isinstance(parsed, ParsedAnswer)
+    assert (parsed.value.key_concerns, parsed.value.strategic_notes) == (expected, "win Ben")
 
 
 def test_words_for_none_are_no_concern() -> None:

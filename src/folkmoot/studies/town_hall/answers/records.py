@@ -72,7 +72,8 @@ def _parse_words(raw: object, info: ValidationInfo) -> str:
 def _parse_texts(raw: object, info: ValidationInfo) -> object:
     if isinstance(raw, str):
         Repairer.from_info(info).note(str(info.field_name), "wrong_shape", raw, raw)
-        raw = [raw]
+        # A text with bullets is a list. A word for "none" is dropped with a note later.
+        raw = read_list(raw) or [raw]
     if not isinstance(raw, Sequence):
         return raw
     return [text for text in (_parse_words(entry, info) for entry in raw) if text]
