@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from folkmoot.engine.journal.journal_file import (
 )
 from folkmoot.engine.journal.journal_loans import REMOVED, OutstandingLoan, write_loan
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.limits.budget import Amount
 
 # Entries per transaction: enough to make disk syncs rare, few enough for memory.
 ENTRIES_AT_ONCE = 1000
@@ -29,12 +31,14 @@ def copy_journal(
     change: Callable[[JournalEntry], JournalEntry],
     *,
     skip_damaged: bool = False,
+    undamaged_use: Amount | None = None,
 ) -> Path:
     """Copy a journal into a new file beside it, and return the path of the new file.
 
     - `change`: receives each entry and returns the entry to write.
     - `skip_damaged`: leave damaged entries out. Their calls are kept without texts in the table
       `superseded`, because they were paid for.
+    - `undamaged_use`: the calls in the journal before the damage, with their cost, if it is known.
 
     Raises ForeignJournalError at a damaged entry, unless `skip_damaged` is true.
     """
@@ -74,9 +78,32 @@ def copy_journal(
                 write_loan(db, loan)
             # Nothing is known about the other entries, so all of them may be paid calls.
             if lost_count:
-                write_loan(db, OutstandingLoan(time.time(), REMOVED, lost_count, None))
+                max_usd = _max_lost_usd(journal, damaged_calls, lost_count, undamaged_use)
+                write_loan(db, OutstandingLoan(time.time(), REMOVED, lost_count, max_usd))
         checkpoint_wal(db)
     return new
+
+
+def _max_lost_usd(
+    journal: JournalReader,
+    damaged_calls: Sequence[JournalEntry],
+    lost_count: int,
+    undamaged_use: Amount | None,
+) -> float | None:
+    # Returns the maximum cost of the entries that cannot be read, or None if it is not known. It is
+    # the rest of the cost before the damage if all lost entries, and no others, are missing there.
+    costs = [call.cost_usd for call in damaged_calls]
+    for table in ("entries", "superseded"):
+        entries = (entry for _, entry, _ in journal.intact_entries(table))
+        costs += [entry.cost_usd for entry in entries if entry.kind != "compute"]
+    known_costs = [cost for cost in costs if cost is not None]
+    if (
+        undamaged_use is None
+        or len(known_costs) < len(costs)
+        or len(costs) + lost_count != undamaged_use.calls
+    ):
+        return None
+    return max(0.0, undamaged_use.usd - math.fsum(known_costs))
 
 
 def replace_journal(path: Path, new: Path) -> None:

@@ -12,16 +12,21 @@ from pathlib import Path
 from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
 from folkmoot.engine.journal.journal_file import mark_repaired
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.limits.budget import Amount
 from folkmoot.engine.run.verify import digests_of
 from folkmoot.storage.amendments import Amendment, append_amendments
 from folkmoot.storage.json_files import read_json_object, write_json
-from folkmoot.storage.manifest import seal_manifest
+from folkmoot.storage.manifest import SEAL, seal_manifest
 from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, utc_timestamp
 
 AMENDMENT_KIND = "repair"
 # The name of the old journal, which the run folder keeps. It is numbered, because a run may be
 # repaired more than once.
 DAMAGED_COPY_NAME = "journal-damaged-{}.sqlite"
+
+
+# The cost of a manifest has six decimals.
+MAX_ROUNDING_USD = 1e-6
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,18 @@ def plan_repair(run: RunFolder) -> RepairPlan:
     )
 
 
+def _recorded_use(run: RunFolder) -> Amount | None:
+    # Returns the calls of the run and their cost by its manifest, or None if the manifest does not
+    # tell all costs, or changed. Costs are rounded there, so half a rounding is added.
+    manifest = read_json_object(run.path / MANIFEST) if run.has_file(MANIFEST) else {}
+    models = manifest.get("models") or []
+    if manifest.get(SEAL) != seal_manifest(manifest)[SEAL] or any(
+        model.get("cost_usd") is None for model in models
+    ):
+        return None
+    return Amount(int(manifest["calls"]), float(manifest["cost_usd"] or 0.0) + MAX_ROUNDING_USD)
+
+
 def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
     """Remove the damaged entries from a journal, and return the path of a copy of the old file."""
     # The caller must hold the lock of the run folder. The run counts as paused until a resume has
@@ -80,7 +97,9 @@ def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
         if not (candidate := run.path / DAMAGED_COPY_NAME.format(number)).exists()
     )
     with JournalReader(path) as journal:
-        new = copy_journal(journal, lambda entry: entry, skip_damaged=True)
+        new = copy_journal(
+            journal, lambda entry: entry, skip_damaged=True, undamaged_use=_recorded_use(run)
+        )
     # The mark lets the resume accept answers that differ. It is removed when the run has ended.
     mark_repaired(new)
     # The old journal is copied before it is replaced, so that no crash can lose it.
