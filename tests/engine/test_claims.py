@@ -479,7 +479,16 @@ def test_rounds_in_the_subject_of_a_claim_are_no_units_of_other_measures() -> No
             "(village: v0, v1, v2 and 1 more; score: 1.0 and empty), the mean of “score” in",
         ),
         (
-            {"where": (("village", ("v0", "v1")),), "outcome": "score in both"},
+            {"where": (("village", ("v0", "v1")),), "outcome": "warmth"},
+            "Warmth (village: v0 and v1): talk and read differ",
+            "like those of this run (village: v0 and v1), the mean of “warmth” in talk",
+        ),
+        (
+            {
+                "where": (("village", ("v0", "v1")),),
+                "outcome": "score in both",
+                "outcome_says_rows": True,
+            },
             "Score in both: talk and read differ",
             "like those of this run (village: v0 and v1), the mean of “score in both” in talk",
         ),

@@ -670,7 +670,7 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
     first, second = (
         name or labels.get(arm, "") for arm, name in zip(stated.contrast, stated.names, strict=True)
     )
-    outcome = stated.outcome or (same[0].outcome if same else "")
+    worded = same[0] if same and not stated.outcome else stated
     # The study type states the population and what is held equal, such as the summaries of the run.
     # The name of a column does not say this.
     declared_estimands = (
@@ -681,7 +681,13 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
         if {*claim.contrast} == {*stated.contrast}
     )
     estimand = stated.estimand or next(declared_estimands, "")
-    return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
+    return replace(
+        stated,
+        names=(first, second),
+        outcome=worded.outcome,
+        outcome_says_rows=worded.outcome_says_rows,
+        estimand=estimand,
+    )
 
 
 def _describe_estimand(claim: Claim) -> str:

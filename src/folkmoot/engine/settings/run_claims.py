@@ -53,6 +53,8 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
     own = {name: value for name, value in stated.items() if name in known}
     for name in {"contrast", "subject", "repeated", "names"} & own.keys():
         own[name] = tuple(own[name])
+    # The sentences of an earlier version name the rows in the outcome alone.
+    own.setdefault("outcome_says_rows", True)
     # Claims are hashable, so the lists of the JSON file become tuples again.
     own["where"] = tuple((name, tuple(values)) for name, values in own.get("where", ()))
     return Claim(**own)
@@ -175,6 +177,11 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
         first, second = (
             name or planned for name, planned in zip(claim.names, result.claim.names, strict=True)
         )
-        own = replace(result.claim, names=(first, second), outcome=claim.outcome)
+        own = replace(
+            result.claim,
+            names=(first, second),
+            outcome=claim.outcome,
+            outcome_says_rows=claim.outcome_says_rows,
+        )
         results_by_claim[claim] = replace(result, claim=own)
     return results_by_claim

@@ -70,7 +70,7 @@ ACROSS = "columns of a row"
 # The unit of a claim that does not word it.
 PARTICIPANT = "participant"
 # The fields of a claim that only put it into words. They decide no figure.
-WORDING_FIELDS = frozenset({"unit", "estimand", "outcome", "names", "missing"})
+WORDING_FIELDS = frozenset({"unit", "estimand", "outcome", "outcome_says_rows", "names", "missing"})
 MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
 
 
@@ -128,6 +128,8 @@ class Claim:
     # The column that holds the independent unit, such as the conversation. Empty: the first column
     # of the table with one of the usual names (`storage.tables.CLUSTER_COLUMNS`).
     unit_column: str = ""
+    # True if `outcome` also says which rows count. Otherwise they are named after it.
+    outcome_says_rows: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("kind", Kind), ("direction", Direction), ("family", Family)):
@@ -156,7 +158,15 @@ class Claim:
         The copies of two claims are equal if both claims make the same comparison.
         """
         # The unit follows from the table, so it is known only after a run.
-        return replace(self, unit="", estimand="", outcome="", names=("", ""), missing=MISSING)
+        return replace(
+            self,
+            unit="",
+            estimand="",
+            outcome="",
+            outcome_says_rows=False,
+            names=("", ""),
+            missing=MISSING,
+        )
 
     @property
     def participant_key(self) -> tuple[str, ...]:
@@ -213,10 +223,7 @@ class Claim:
     @property
     def label(self) -> str:
         """The display name of the measure that the claim is about."""
-        # A study type that words the outcome also says which rows count.
-        if self.outcome:
-            return self.outcome
-        rows = self.rows_label
+        rows = "" if self.outcome and self.outcome_says_rows else self.rows_label
         return f"{self.measure_label}{f' ({rows})' * bool(rows)}"
 
     @property

@@ -439,6 +439,7 @@ def _movement_claim(concept: str, family: Family, has_several_concepts: bool) ->
         subject=TALK,
         paired=True,
         outcome="position" + f" on {concept}" * has_several_concepts,
+        outcome_says_rows=True,
         names=("after the discussion", "before"),
     )
 
@@ -462,6 +463,7 @@ def _would_buy(concept: str, family: Family, has_several_concepts: bool) -> Clai
         paired=True,
         at_least=LIKELY,
         outcome="would buy" + f" {concept}" * has_several_concepts,
+        outcome_says_rows=True,
         names=("after the discussion", "before"),
     )
 
@@ -483,4 +485,5 @@ def _concept_claim(concept: str, first: str) -> Claim:
         subject=("group", "persona_id"),
         paired=True,
         outcome="final position",
+        outcome_says_rows=True,
     )

@@ -640,6 +640,7 @@ def _inclusion_at(level: Level) -> Claim:
         subject=("set",),
         paired=True,
         outcome=f"inclusion at level {level.name}",
+        outcome_says_rows=True,
     )
 
 
@@ -660,6 +661,7 @@ def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
         subject=("set", "agent_id"),
         paired=True,
         outcome=f"satisfaction of {group} residents at level {level.name}",
+        outcome_says_rows=True,
         names=("after", "before"),
     )
 

@@ -678,6 +678,7 @@ def _between_treatments(
         subject=("experiment_id", "session", "participant_id"),
         repeated=("experiment_id", _variable_column(measure)),
         outcome=measure.outcome,
+        outcome_says_rows=True,
         is_mean_of_shares=measure.is_share,
     )
 
@@ -702,6 +703,7 @@ def _between_experiments(
         repeated=(_variable_column(measure),),
         paired=True,
         outcome=measure.outcome,
+        outcome_says_rows=True,
         is_mean_of_shares=measure.is_share,
         names=names,
     )

@@ -131,6 +131,7 @@ def _concern_claim(level: str, code: str) -> Claim:
         ),
         where=(("level", (level,)), ("code", (code,))),
         outcome=f"concerns {_describe_code(code)} at level {level}",
+        outcome_says_rows=True,
     )
 
 
