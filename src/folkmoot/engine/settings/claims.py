@@ -205,10 +205,11 @@ def read_sides(run: RunFolder, claim: Claim) -> Read:
 class ClaimReader:
     """A reader of the data that the claims of one run compare."""
 
-    # Columns that several claims need are read only once.
+    # Columns that several claims need are read only once, and so are the kinds of columns.
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
+        self._kinds: dict[str, Mapping[str, str]] = {}
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
@@ -242,7 +243,10 @@ class ClaimReader:
         return read_rows(self._read_columns(table, claim, column), column, claim)
 
     def _read_kinds(self, name: str) -> Mapping[str, str]:
-        return column_kinds(self._run.scan_table(name)) if self._run.has_table(name) else {}
+        if name not in self._kinds:
+            has_table = self._run.has_table(name)
+            self._kinds[name] = column_kinds(self._run.scan_table(name)) if has_table else {}
+        return self._kinds[name]
 
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         # Never the whole table: its columns with texts of participants need much memory.
@@ -624,8 +628,11 @@ def with_declared_unit(claim: Claim, tables: Tables) -> Claim:
 
 
 def _unit_of_columns(claim: Claim, names: Iterable[str]) -> str:
-    # As in `read_rows`, the column with the conditions holds no unit.
-    columns = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).drop(claim.by, strict=False)
+    # As in `read_rows`, the column with the conditions holds no unit. Other columns are left out: a
+    # table may have hundreds of measures, with a claim about each.
+    own = {claim.unit_column, *claim.participant_key, DRAW, *CLUSTER_COLUMNS, *PARTICIPANT_COLUMNS}
+    schema = {name: pl.String for name in names if name in own and name != claim.by}
+    columns = pl.DataFrame(schema=schema)
     participant = [name for name in claim.participant_key if name in columns.columns]
     return units_of(columns, unit_column=claim.unit_column, subject=participant).name
 

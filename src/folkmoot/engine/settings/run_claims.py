@@ -167,10 +167,14 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
       claims of the run.
     """
     # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
-    results = evaluate_claims(run, claims_of_run(run, declared))
+    # Only claims about the same column are compared, because a study type may declare hundreds.
+    results_by_column: dict[str, list[Result]] = {}
+    for evaluated in evaluate_claims(run, claims_of_run(run, declared)):
+        column = evaluated.claim.measure.rpartition(".")[2]
+        results_by_column.setdefault(column, []).append(evaluated)
     results_by_claim = {}
     for claim in declared:
-        result = find_result(claim, results)
+        result = find_result(claim, results_by_column[claim.measure.rpartition(".")[2]])
         assert result is not None
         # Names and outcome stay its own, because the study type words them better. Conditions that
         # the claim does not name have the names of the run's plan.
