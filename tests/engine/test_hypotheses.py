@@ -18,6 +18,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run
 from folkmoot.engine.run.grid import GridCell
 from folkmoot.engine.session.plan import DESIGN, Plan
+from folkmoot.engine.settings import claims as claims_of_run
 from folkmoot.engine.settings.claimed_tables import find_condition_column
 from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
 from folkmoot.engine.settings.hypotheses import (
@@ -177,11 +178,23 @@ def test_measure_unknown_in_one_arm_is_reported_as_unknown(tmp_path: Path) -> No
         {**row, "delay": None if row["condition"] == "acp" else 1}
         for row in build_vote_rows(40, 10)
     ]
-    finding = compute_hypotheses_finding(
-        write_run_with_table(tmp_path / "run", rows), [build_hypothesis(measure="delay")]
+    run, hypothesis = (
+        write_run_with_table(tmp_path / "run", rows),
+        build_hypothesis(measure="delay"),
     )
+    finding = compute_hypotheses_finding(run, [hypothesis])
     assert "delay is unknown in acp" in finding.says
     assert "no condition" not in finding.says
+    # All subjects of a condition lack the measure, so their number must not be given as 0.
+    of_all = claims_of_run.tested_finding(evaluate_claims(run, [hypothesis.as_claim()]))
+    assert of_all is not None
+    for listed, column in (
+        (finding, "excluded"),
+        (of_all, "excluded_first"),
+        (of_all, "excluded_second"),
+    ):
+        (row,) = listed.grid.rows
+        assert row[listed.grid.columns.index(column)] is None
 
 
 def test_difference_of_shares_in_points_is_not_multiplied_by_a_hundred(

@@ -162,8 +162,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     "units": result.estimate.unit_count,
                     "model": result.estimate.method or "none",
                     "result": result.verdict_phrase if result.is_concluded else NO_CONCLUSION,
-                    "excluded_first": result.lost[0],
-                    "excluded_second": result.lost[1],
+                    **_excluded_cells(result),
                     **(_missing_round_cells(result) if has_missing_rounds else {}),
                     "least_if_missing": finite_or_none(result.bounds.low)
                     if result.bounds
@@ -190,6 +189,12 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         ),
         section="What was tested",
     )
+
+
+def _excluded_cells(result: Result) -> dict[str, int | None]:
+    # Without any compared data nothing is counted, also if all values of one condition are unknown.
+    first, second = result.lost if any(result.counts) else (None, None)
+    return {"excluded_first": first, "excluded_second": second}
 
 
 def _missing_round_cells(result: Result) -> dict[str, int]:
