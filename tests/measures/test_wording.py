@@ -106,6 +106,14 @@ def make_result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
     [
         ((40, 10), "different", 0.0, "a difference is shown"),
         ((12, 10), "different", 0.0, "a difference is neither shown nor ruled out"),
+        ((40, 10), "different", 0.1, "a difference of more than 10 points is shown"),
+        # Some difference is shown here, but none of this size.
+        (
+            (40, 10),
+            "different",
+            0.3,
+            "a difference of more than 30 points is neither shown nor ruled out",
+        ),
         ((10, 10), "different", 0.2, "contradicted, because they differ by less than 20 points"),
         ((40, 10), "greater", 0.1, "it is supported that x exceeds y by more than 10 points"),
         ((10, 40), "greater", 0.0, "it is contradicted that x exceeds y"),

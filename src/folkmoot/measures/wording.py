@@ -98,7 +98,7 @@ OBSERVED = "Observed in this run, not tested:"
 PHRASES: Mapping[Kind, Mapping[str, str]] = {
     # `{first}` and `{second}` are the conditions, `{by}` is the margin.
     "comparison": {
-        "supported, different": "a difference is shown",
+        "supported, different": "a difference{over} is shown",
         "supported, greater": "it is supported that {first} exceeds {second}{by}",
         "supported, less": "it is supported that {first} falls below {second}{by}",
         "supported, equivalent": "equivalent, because they differ by less than {margin}",
@@ -106,7 +106,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "contradicted, greater": "it is contradicted that {first} exceeds {second}{by}",
         "contradicted, less": "it is contradicted that {first} falls below {second}{by}",
         "contradicted, equivalent": "contradicted, because they differ by more than {margin}",
-        "neither shown nor ruled out, different": "a difference is neither shown nor ruled out",
+        "neither shown nor ruled out, different": "a difference{over} is neither shown nor ruled "
+        "out",
         "neither shown nor ruled out, greater": "it is neither shown nor ruled out that "
         "{first} exceeds {second}{by}",
         "neither shown nor ruled out, less": "it is neither shown nor ruled out that "

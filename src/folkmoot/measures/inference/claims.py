@@ -498,9 +498,12 @@ class Result:
             return word("refusal", "not tested because", why=why) if why else NOT_TESTED
         first, second = self.claim.arm_labels
         margin = self.claim.size(self.claim.margin)
-        by = f" by more than {margin}" * bool(self.claim.margin)
+        by, over = (
+            f" {preposition} more than {margin}" * bool(self.claim.margin)
+            for preposition in ("by", "of")
+        )
         case = f"{self.verdict}, {self.claim.direction}"
-        return word("comparison", case, first=first, second=second, by=by, margin=margin)
+        return word("comparison", case, first=first, second=second, by=by, over=over, margin=margin)
 
     @property
     def estimate_text(self) -> Sentence:
