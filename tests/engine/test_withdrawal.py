@@ -329,6 +329,31 @@ def read_messages(run: RunFolder) -> dict[str, list[str]]:
         }
 
 
+SALE = 'I sold my café on the "old" harbour.'
+
+
+def run_talk_with_note(out: Path, note: object) -> RunFolder:
+    """Run TALK. Ann speaks of her sale, and the moderator replies with JSON."""
+    replies = {"ann1": SALE, "lead3": json.dumps(note), "notes": "Water."}
+
+    def answer(request: object, address: str) -> str:
+        return replies.get(address.split("/")[0]) or reply_in_talk(request, address)
+
+    return folkmoot.run(
+        TALK, {"model": "openai/x"}, provider=ScriptedProvider(answer), out=out
+    ).folder
+
+
+@pytest.mark.parametrize("note", [{"notes": {"all": [{"ann": SALE}]}}, {SALE: "regret"}])
+def test_words_inside_the_json_of_a_later_reply_are_withdrawn(tmp_path: Path, note: object) -> None:
+    run = run_talk_with_note(tmp_path / "run", note)
+    withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+    texts = dict(RunFolder(run.path).read_table("utterances").select("address", "text").iter_rows())
+    assert "[withdrawn " in texts["lead3/lead/ask0"]
+    for part in ("I sold my caf", "harbour"):
+        assert find_files_containing(run.path, part) == []
+
+
 def test_texts_of_others_that_the_human_quoted_or_repeated_stay(changeable_talk: RunFolder) -> None:
     """A search for words would erase the texts of other speakers in two cases: the human quotes
     another speaker within a turn, or says the same as another speaker."""

@@ -33,6 +33,15 @@ def find_texts(value: object) -> Iterator[str]:
             yield from find_texts(part)
 
 
+def find_keys(value: object) -> Iterator[str]:
+    """Yield all keys in JSON data."""
+    if isinstance(value, dict):
+        yield from value
+    if isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from find_keys(part)
+
+
 def change_texts(
     value: JsonValue, change: Callable[[str], str], change_key: Callable[[str], str] = str
 ) -> JsonValue:

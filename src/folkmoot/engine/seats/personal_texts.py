@@ -25,6 +25,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.json_texts import (
     change_json,
     change_texts,
+    find_keys,
     find_offered,
     find_texts,
 )
@@ -143,15 +144,22 @@ class PersonalTexts:
         - `reply`: the reply, a value that was read from it, or the options as JSON.
         """
 
+        redact_option = self._option_redactor(address)
+
+        def redact_key(key: str) -> str:
+            # A key may be an option that the human proposed, as in {"Marmalade": 7}, or a
+            # quotation, as in {"I sold my grandfather's boat": "regret"}.
+            option = redact_option(key)
+            is_fixed = option != key or self.redaction.is_impersonal(key)
+            return option if is_fixed else self.without_quotations(address, key)
+
         def redact_text(text: str) -> str:
             # The whole text may be an option that the human proposed and the speaker chose.
             whole = self.redaction.find_whole(text)
             return self.without_quotations(address, text) if whole is None else whole
 
-        # A key may be an option that the human proposed, as in {"Marmalade": 7}.
-        redact_option = self._option_redactor(address)
         return change_json(
-            reply, lambda value: change_texts(value, redact_text, redact_option), redact_text
+            reply, lambda value: change_texts(value, redact_text, redact_key), redact_text
         )
 
     def redact_schema(self, address: str, schema: JsonValue) -> JsonValue:
@@ -389,6 +397,7 @@ class _PersonalTextSearch:
         if not personal_texts:
             self._add_texts(speaker_id, texts)
             return
+        texts += self._find_quoting_keys(entry)
         grams = set[Gram]().union(*map(find_quotable, personal_texts))
         grams -= self._received.grams | find_grams("\n".join(other_texts))
         proposals = self._proposals_in(personal_texts) - self._proposals_in(other_texts)
@@ -476,6 +485,14 @@ class _PersonalTextSearch:
             for _, _, source, _ in self._found.spans.spans_at(entry.address)
             if not self._found.is_personal(source, entry.address)
         )
+
+    def _find_quoting_keys(self, entry: JournalEntry) -> list[str]:
+        # A key of one word is the name of a field, and no quotation.
+        try:
+            keys = [key for key in find_keys(json.loads(entry.reply)) if len(key.split()) > 1]
+        except ValueError:
+            return []
+        return [key for key in keys if not self._found.redaction.is_impersonal(key)]
 
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
         # Texts that only repeat an option are left out.
