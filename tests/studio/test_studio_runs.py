@@ -57,6 +57,15 @@ def enter_key(page: Page, studio: StudioProcess) -> None:
     expect(page.get_by_text("entered here")).to_be_visible()
 
 
+def test_the_page_of_a_study_says_what_its_cost_assumes(page: Page, folder: Path) -> None:
+    with StudioProcess(folder) as studio:
+        page.goto(studio.link)
+        page.get_by_role("link", name="ovens.yaml").click()
+        facts = page.locator(".estimate .facts")
+        expect(facts).to_contain_text("Calls")
+        assert "Not included: reasoning tokens" in facts.inner_text()
+
+
 def release_calls(server: ServerThread) -> None:
     """Let the server answer all waiting and later calls."""
     server.model.plan = FaultPlan(key=API_KEY)

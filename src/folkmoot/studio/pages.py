@@ -70,6 +70,7 @@ AMOUNT_WANTED = "Enter the most that the run may cost, in US dollars, such as 2.
 # The lines of a check that the page shows, in this order, with words for a page.
 FACTS = {
     "Cost": "Cost",
+    "Assumes": "Assumed for the cost",
     "Time": "Time",
     "Calls": "Calls to the model",
     "Model": "Model",
