@@ -18,7 +18,6 @@ from folkmoot.cli.results import find_grid, find_run, show_grid, warn_of_pending
 from folkmoot.cli.tables import synthetic_panel
 from folkmoot.engine.journal.journal import unescape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.seats.questionnaire import WORDINGS
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import find_study_of_run
@@ -326,21 +325,10 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
         addresses = _find_addresses(run, journal, id)
         for call in filter(None, (build_call_view(run, journal, address) for address in addresses)):
             yield from _render_call(call)
-            yield from _render_wordings(run, call.address)
     if not addresses:
         # The first line raises InputError if the run has no such id.
         next(_show_id(run, id), None)
         yield _join_line(f"{id}: no model was asked here, so there are no prompts")
-
-
-def _render_wordings(run: RunFolder, address: str) -> Iterator[Text]:
-    # The prompt above is the one that a model would get.
-    if not run.has_table(WORDINGS):
-        return
-    rows = run.scan_table(WORDINGS).filter(question=address).select("part", "text").collect()
-    for part, text in rows.iter_rows():
-        yield _join_line((f"{part}, as the human read it:", "underline"))
-        yield _join_line((text, ""))
 
 
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
@@ -387,6 +375,10 @@ def _render_call(call: CallView) -> Iterator[Text]:
         reply = entry.reply or f"(no answer: {entry.finish})"
         yield _join_line(("reply:", "underline"))
         yield _join_line((reply, "bold"))
+    # The prompt above is the one that a model would get.
+    for part, text in call.wordings:
+        yield _join_line((f"{part}, as the human read it:", "underline"))
+        yield _join_line((text, ""))
 
 
 def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:

@@ -16,6 +16,7 @@ import polars as pl
 from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.engine.journal.journal import JournalEntry, escape_address_part, unescape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.questionnaire import WORDINGS
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.measures.reply_checks import CODERS
 from folkmoot.storage.findings import column_heading
@@ -79,6 +80,8 @@ class CallView:
     # One pair for the question and one for each re-ask: the journal entry, and the prompt split
     # into passages by source.
     tries: tuple[tuple[JournalEntry, Sourced], ...]
+    # (part, text) of each text that a human read in another wording than that of the prompt.
+    wordings: tuple[tuple[str, str], ...] = ()
 
 
 def base_of(address: str) -> str:
@@ -305,4 +308,13 @@ def build_call_view(run: RunFolder, journal: JournalReader, address: str) -> Cal
     row = answers_by_address(run, [base]).get(base)
     prompts = [(entry.address, entry.request) for entry in entries]
     sourced = draw_by_source(run, row.speaker if row else "", prompts)
-    return CallView(base, row, place_of(base), tuple(zip(entries, sourced, strict=True)))
+    tries = tuple(zip(entries, sourced, strict=True))
+    return CallView(base, row, place_of(base), tries, _wordings_of_call(run, base))
+
+
+def _wordings_of_call(run: RunFolder, address: str) -> tuple[tuple[str, str], ...]:
+    # The journal holds the prompt that a model would get.
+    if not run.has_table(WORDINGS):
+        return ()
+    rows = run.scan_table(WORDINGS).filter(question=address).select("part", "text").collect()
+    return tuple(rows.iter_rows())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -26,6 +28,7 @@ from tests.studies.workbook.workbook_builder import (
     with_cell,
     with_setting,
 )
+from tests.view.conftest import create_viewer_server
 
 TASKS = "interview_prompts"
 TALK = "What would you find fair? Take your time."
@@ -213,6 +216,16 @@ def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
         assert [text for text in texts[1 : replies[-1]] if text not in pages] == []
     text = render_run_text(RunFolder(run.path), seen[-1].address, prompts=True)
     assert "question, as the human read it:" in text
+    counts = dict(recorded.group_by("part").len().iter_rows())
+    questions, texts = counts["question"], counts["history"]
+    sentence = f"People read {questions} questions and {texts} earlier texts in other words than"
+    assert sentence in run.report().read_text()
+    with create_viewer_server(tmp_path) as server:
+        page = server.get(f"/run/run/-/said?at={quote(seen[-1].address, safe='')}").text
+    assert "question, as the human read it" in page
+    assert "This is the prompt that a model would get." in page
+    for part in recorded.filter(question=seen[-1].address)["text"]:
+        assert escape(part) in page
     assert run.verify().is_consistent
 
     # The wording quotes an answer, which goes if its human withdraws.

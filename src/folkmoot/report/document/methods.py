@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from folkmoot.engine.run.fork import fork_change
+from folkmoot.engine.seats.questionnaire import WORDINGS
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.coding.results import TITLE as CODING_TITLE
@@ -59,6 +60,9 @@ ANSWERED = {
 }
 # The name of each control for a methods section.
 CONTROL_NAMES = {**NAMES, NEGATIVE: "negative controls", FACT: "the age that the persona states"}
+
+# What the parts of the table of wordings for people are called.
+WORDED_PARTS = {"question": "question", "system": "instruction", "history": "earlier text"}
 
 # Requested model → times of its first and last call.
 CallTimes = Mapping[str, tuple[str, str]]
@@ -146,6 +150,7 @@ def _describe_models(run: RunFolder, times: CallTimes) -> Iterator[str]:
 def _describe_material(run: RunFolder, front: Front) -> Iterator[str]:
     yield f"The question: {front.question}" if front.question else ""
     yield from _describe_options(run)
+    yield _describe_wordings(run)
     if not run.has_table(ExposureRow.table):
         yield f"Texts shown to participants before each decision: {NOT_RECORDED}."
         return
@@ -158,6 +163,18 @@ def _describe_material(run: RunFolder, front: Front) -> Iterator[str]:
         if steps:
             yield f"Prompts of {lane.arm}: {'; '.join(steps)}."
     yield "Exposure was read from the requests as they were sent."
+
+
+def _describe_wordings(run: RunFolder) -> str:
+    # "" if people read the same words as models, also in runs of earlier versions, which did not
+    # record the wordings.
+    if not run.has_table(WORDINGS):
+        return ""
+    counts = dict(run.scan_table(WORDINGS).group_by("part").len().collect().iter_rows())
+    texts = [
+        format_count(counts[part], noun) for part, noun in WORDED_PARTS.items() if part in counts
+    ]
+    return f"People read {join_words(texts)} in other words than models." if texts else ""
 
 
 def _describe_options(run: RunFolder) -> Iterator[str]:
