@@ -119,6 +119,8 @@ class FieldForPeople(NamedTuple):
     kind: Literal["", "choice", "number", "ranking"] = ""
     # The options to choose from. For the kind `number`: the lowest and the highest value.
     options: tuple[str, ...] = ()
+    # The ways out of this field that its schema does not state, such as `none_of_these`.
+    ways_out: tuple[str, ...] = ()
 
 
 class AnswerType(ABC, Generic[T_co]):

@@ -155,8 +155,18 @@ def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
     return not any(text.strip() for field_texts in texts for text in field_texts)
 
 
+def is_untouched(sent: Mapping[str, Sequence[str]]) -> bool:
+    """Return True if a submitted form holds no answer, and no field says that it has none."""
+    texts = (texts for name, texts in sent.items() if _is_field(name))
+    return not any(text.strip() for field_texts in texts for text in field_texts)
+
+
+def _is_field(name: str) -> bool:
+    return name == "a" or name.startswith("a.")
+
+
 def _is_answer(name: str) -> bool:
-    return (name == "a" or name.startswith("a.")) and not name.endswith(WAY_OUT_SUFFIX)
+    return _is_field(name) and not name.endswith(WAY_OUT_SUFFIX)
 
 
 def problem_with(value: JsonValue, schema: Schema, form: FormField) -> str:
@@ -237,7 +247,7 @@ def _build_field(
     wording = reading.find_wording(name) if key else None
     if wording is not None:
         label, help_text = wording.label, ""
-        schema = _with_wording(schema, wording)
+        schema, way_values = _with_wording(schema, wording), (*way_values, *wording.ways_out)
     options = _field_options(schema)
     if options:
         way_values = (*(value for _, value in options if is_way_out(value)), *way_values)

@@ -16,7 +16,7 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion
 from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.seat.question_page import parse_form
+from folkmoot.view.seat.question_page import form_for, parse_form
 from tests.engine.test_seats import build_seat_host
 from tests.engine.test_verify import change_json, reseal_manifest
 from tests.shown import render_run_text
@@ -237,3 +237,32 @@ def test_the_wording_that_people_read_is_recorded(tmp_path: Path) -> None:
         withdraw_texts(folder, find_personal_texts(folder, seat), "researcher")
     texts_left = RunFolder(run.path).read_table("wordings_for_people")["text"]
     assert not texts_left.str.contains("Fine words").any()
+
+
+def test_closed_fields_of_a_form_have_ways_out(tmp_path: Path) -> None:
+    """As the same questions have without `format_response`."""
+    book = with_cell(with_cell(make_workbook(), f"{TASKS}!M4", 1), f"{TASKS}!M5", 1)
+    labels: dict[str, tuple[str, ...]] = {}
+    problems: list[str] = []
+
+    def answer(_: str, question: PendingQuestion) -> str:
+        if question.request.schema is None:
+            return answer_question(question, "Well.")
+        (field, *_others) = form_for(question).parts
+        labels[field.kind] = tuple(label for label, _ in field.ways_out)
+        name = field.name if field.kind == "choice" else f"{field.name}~out"
+        reply, problem = parse_form(question, {name: ["~0"], "a.speculation_score~out": ["~0"]})
+        problems.append(problem)
+        return reply or json.dumps({"response": "declined"})
+
+    run = folkmoot.run(
+        save_workbook(with_setting(book, "num_sessions", 1), tmp_path / "book.xlsx"),
+        model="synthetic",
+        overrides=("seats=4",),
+        out=tmp_path / "run",
+        seat_host=build_seat_host(answer, []),
+    )
+    assert set(problems) == {""}
+    assert labels == {"number": ("I cannot say",), "choice": ("None of these",)}
+    answers = run.table("answers").filter(answered_by="human")
+    assert set(answers["missing"].drop_nulls()) == {"cannot_say", "none_of_these"}

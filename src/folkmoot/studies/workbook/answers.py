@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from folkmoot.conversation.answer_types import (
     ALL_FIELDS_INSTRUCTION,
+    CANNOT_SAY,
+    NONE_OF_THESE,
     AnswerType,
     FieldForPeople,
     Json,
@@ -382,12 +384,15 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def fields_for_people(self) -> dict[str, FieldForPeople]:
         # The schema lets a model refuse in words. A human refuses by a way out of the page.
         kind: Literal["", "choice", "number"] = ""
+        way = ""
         if self.order:
-            kind = "choice"
+            kind, way = "choice", NONE_OF_THESE
         elif self.is_numeric:
-            kind = "number"
+            kind, way = "number", CANNOT_SAY
+        # An option may have the words of a way out.
+        ways_out = (way,) if way and isinstance(self._parse_answer(way), Missing) else ()
         return {
-            "response": FieldForPeople("Your answer", kind, self.offered_values),
+            "response": FieldForPeople("Your answer", kind, self.offered_values, ways_out),
             "speculation_score": FieldForPeople(
                 "How much of it is a guess, from 0 (nothing) to 100 (everything)"
             ),

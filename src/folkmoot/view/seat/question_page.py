@@ -196,7 +196,7 @@ def parse_form(
         way = forms.way_out_of(form, sent)
         if way is not None:
             return (None if way == DECLINED else str(way)), ""
-        if forms.is_blank(sent):
+        if forms.is_untouched(sent):
             return None, _blank_answer_message(form)
         value = forms.answer_of(form, sent)
     except ValueError as error:
