@@ -391,6 +391,19 @@ def test_a_button_pressed_twice_starts_one_run(tmp_path: Path) -> None:
     assert other_run_folder == tmp_path / "outputs" / "ovens_2"
 
 
+def test_cells_of_two_grids_share_no_arguments_and_no_messages(tmp_path: Path) -> None:
+    """Otherwise the studio would resume a cell with the study file and model of another."""
+    outputs = tmp_path / "outputs"
+    processes = Processes(tmp_path, outputs, Keys())
+    cell, other_cell = outputs / "first" / "seed1", outputs / "second" / "seed1"
+    processes.resume(cell, Path("missing.yaml"), "1")
+    wait_until(lambda: processes.messages_of(cell).exit_code is not None)
+    assert processes.started_with(cell)[0] == "missing.yaml"
+    assert "missing.yaml" in processes.messages_of(cell).text
+    assert processes.started_with(other_cell) == []
+    assert processes.messages_of(other_cell).text == ""
+
+
 def test_the_page_of_a_run_that_waits_for_people_has_their_links(client: Client) -> None:
     """Whoever closed the page of the start still reaches the page on which to begin."""
     path = client.folder / "ovens" / "ovens.yaml"

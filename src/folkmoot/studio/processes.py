@@ -104,6 +104,7 @@ class Processes:
         self._records = outputs / RECORDS
         # Requests are answered by several threads.
         self._starting = Lock()
+        # By the name of the run, see `_name_of`.
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._checks: dict[str, asyncio.subprocess.Process] = {}
 
@@ -155,19 +156,19 @@ class Processes:
         raise AssertionError
 
     def _is_started(self, run: Path) -> bool:
-        process = self._started.get(run.name)
+        process = self._started.get(self._name_of(run))
         return process is not None and process.poll() is None
 
     def _start(self, run: Path, words: Sequence[str]) -> None:
         # Starts `folkmoot run` with the arguments `words` and the run folder `run`.
         # The process continues if the studio ends.
-        self._records.mkdir(parents=True, exist_ok=True)
+        self._record(run, "json").parent.mkdir(parents=True, exist_ok=True)
         # The arguments are written before the start, so that a later studio can resume the run even
         # if this one ends now.
         write_bytes(self._record(run, "json"), json.dumps(list(words)).encode())
         arguments = ["run", *words, "--out", str(run)]
         with self._record(run, "log").open("wb") as messages:
-            self._started[run.name] = subprocess.Popen(
+            self._started[self._name_of(run)] = subprocess.Popen(
                 _command(*arguments),
                 cwd=self.folder,
                 env={**self.keys.environ(), "NO_COLOR": "1"},
@@ -225,7 +226,7 @@ class Processes:
             output = self._record(run, "log").read_bytes()
         except OSError:
             output = b""
-        started = self._started.get(run.name)
+        started = self._started.get(self._name_of(run))
         # A run of an earlier studio is not a child of this process. Whether it runs shows in the
         # lock of its folder.
         code = started.poll() if started is not None else None if is_held(run) else EXIT_PAUSED
@@ -255,7 +256,12 @@ class Processes:
             os.kill(pid, signal.SIGINT)
 
     def _record(self, run: Path, suffix: str) -> Path:
-        return self._records / f"{run.name}.{suffix}"
+        return self._records / f"{self._name_of(run)}.{suffix}"
+
+    def _name_of(self, run: Path) -> str:
+        # Cells of two grids may have folders of the same name.
+        is_below = run.is_relative_to(self._outputs)
+        return run.relative_to(self._outputs).as_posix() if is_below else run.name
 
     def _clean(self, output: bytes) -> str:
         return self.keys.scrub(_ESCAPES.sub("", output.decode("utf-8", "replace"))).strip()
