@@ -14,6 +14,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run as estimate
 from folkmoot.engine.run.counting_provider import (
     ASSUMED_UTTERANCE_WORDS,
+    MIN_UTTERANCE_WORDS,
     CountingProvider,
     CountsSnapshot,
 )
@@ -341,6 +342,32 @@ def test_bill_of_terse_and_of_talkative_models_lies_in_the_stated_range(
     low, high = (total.model_cost(spec.name, spec, bound=bound) or 0.0 for bound in (1, 2))
     billed_usd = estimate_cost(spec, run.manifest["input_tokens"], run.manifest["output_tokens"])
     assert billed_usd is not None and low < billed_usd < high
+
+
+@pytest.mark.parametrize("limit", [None, 10_000])
+def test_votes_have_no_range(limit: int | None) -> None:
+    options = ("We should build the new kitchen at once", "We should wait until the oven breaks")
+
+    async def vote(session: Session) -> None:
+        prompt = "\n".join(("Options:", *options, "Reply with ONLY the text of one option."))
+        for number in range(4):
+            speaker = Speaker(f"p{number}")
+            await session.child(f"vote{number}").ask(speaker, prompt, answer_type=Choice(options))
+
+    study = Study("vote", "Vote", StudyConfig, vote)
+    settings = {"model": "openai/gpt-4o", "max_tokens": limit}
+    total = estimate_run(study_from_settings(study, settings, RunOptions()), None)
+    assert total.output_range == (total.output_tokens, total.output_tokens)
+
+
+def test_range_of_replies_with_a_low_limit_holds_for_terse_models() -> None:
+    study = Study("talk", "Talk", StudyConfig, hold_a_conversation)
+    settings = {"model": "openai/gpt-4o", "max_tokens": 100}
+    total = estimate_run(study_from_settings(study, settings, RunOptions()), None)
+    assert total.output_range is not None
+    # Twelve replies: of ten words, and at the limit.
+    assert total.output_range.low <= 12 * 2 * MIN_UTTERANCE_WORDS
+    assert total.output_range.high == 12 * 100
 
 
 def test_check_says_what_the_range_of_the_cost_assumes(tmp_path: Path) -> None:

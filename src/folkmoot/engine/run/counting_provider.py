@@ -336,12 +336,21 @@ def _reply_spread(
         # Models also fill lists with fewer items than the embedded respondent.
         has_list = '"array"' in json.dumps(request.schema)
         return (fewer + (tokens - fewer) / 2 if has_list else fewer), more
-    limit = request.max_tokens
-    if limit is not None and (spread.filler or len(text.split()) >= MIN_FREE_TEXT_WORDS):
-        more = max(0.0, limit - tokens)
-        if spread.filler:
-            more = min(more, spread.more)
-    return fewer, more
+    if not spread.filler:
+        if not _is_free_text(text, "\n".join(message.content for message in request.messages)):
+            return 0.0, 0.0
+        # A long text, and one that `max_tokens` keeps from being lengthened, varies as others do.
+        words = len(text.split())
+        fewer = WORD_TOKENS * max(0, words - MIN_UTTERANCE_WORDS)
+        more = FILLER_TOKENS * max(0, MAX_UTTERANCE_WORDS - words)
+    if request.max_tokens is not None:
+        more = min(more, max(0.0, request.max_tokens - tokens))
+    return min(fewer, tokens), more
+
+
+def _is_free_text(text: str, prompt_text: str) -> bool:
+    # A text that occurs in the prompt or the schema is one of the options, or quotes a text.
+    return len(text.split()) >= MIN_FREE_TEXT_WORDS and text.strip() not in prompt_text
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
@@ -385,12 +394,8 @@ def _extend_json_texts(data: object, prompt_text: str, limit: int | None) -> obj
 
 
 def _extend_text(text: str, prompt_text: str, limit: int | None, filler: str = FILLER) -> str:
-    words = text.split()
-    # A text that occurs in the prompt or the schema is one of the options, or quotes a text.
-    if (
-        not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS
-        or text.strip() in prompt_text
-    ):
+    added_words = ASSUMED_UTTERANCE_WORDS - len(text.split())
+    if added_words <= 0 or not _is_free_text(text, prompt_text):
         return text
-    longer = " ".join([text, *[filler] * (ASSUMED_UTTERANCE_WORDS - len(words))])
+    longer = " ".join([text, *[filler] * added_words])
     return text if limit is not None and estimate_tokens(longer) > limit else longer

@@ -23,8 +23,6 @@ AMENDMENT_KIND = "repair"
 # The name of the old journal, which the run folder keeps. It is numbered, because a run may be
 # repaired more than once.
 DAMAGED_COPY_NAME = "journal-damaged-{}.sqlite"
-
-
 # The cost of a manifest has six decimals.
 MAX_ROUNDING_USD = 1e-6
 
@@ -76,7 +74,7 @@ def plan_repair(run: RunFolder) -> RepairPlan:
 
 def _recorded_use(run: RunFolder) -> Amount | None:
     # Returns the calls of the run and their cost by its manifest, or None if the manifest does not
-    # tell all costs, or changed. Costs are rounded there, so half a rounding is added.
+    # tell all costs, or changed. The cost is rounded there, so what that may take off is added.
     manifest = read_json_object(run.path / MANIFEST) if run.has_file(MANIFEST) else {}
     models = manifest.get("models") or []
     if manifest.get(SEAL) != seal_manifest(manifest)[SEAL] or any(
