@@ -96,8 +96,8 @@ ESTIMATES = "Estimates without a conclusion:"
 # Introduces the largest or smallest of several figures. Another run may have another one.
 OBSERVED = "Observed in this run, not tested:"
 PHRASES: Mapping[Kind, Mapping[str, str]] = {
-    # `{first}` and `{second}` are the conditions. `{by}` and `{over}` are "by" or "of" more than the
-    # margin, or empty without one. `{margin}` is the margin alone.
+    # `{first}` and `{second}` are the conditions, `{margin}` is the margin. `{by}` and `{over}` are
+    # the margin with a preposition, and empty without one.
     "comparison": {
         "supported, different": "a difference{over} is shown",
         "supported, greater": "it is supported that {first} exceeds {second}{by}",
