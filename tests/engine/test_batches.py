@@ -221,6 +221,20 @@ def test_batch_with_a_lost_receipt_is_found_on_a_later_page(vendor: str, tmp_pat
         assert batch_api.calls == 2 * PEOPLE == server.model.counts["answered"]
 
 
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+def test_a_server_that_repeats_the_first_page_of_batches_ends_the_search(
+    vendor: str, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        batch_api = server.model.batches
+        other = Job("other", -1, [])
+        batch_api._page_after = lambda _after: ([other], True)  # type: ignore[method-assign]
+        batch_api.plan = BatchPlan(swallow=frozenset({0}))
+        run(STUDY, build_settings(server, vendor), out=tmp_path / "run")
+        # The batch was not found, so its calls were submitted once more.
+        assert batch_api.calls == 3 * PEOPLE
+
+
 @pytest.mark.parametrize("vendor", MODELS)
 def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:

@@ -251,9 +251,11 @@ def _rename_fields(
 def _is_nullable(field: Schema) -> bool:
     # A schema that states no type allows null as well.
     alternatives = field.get("anyOf", [field])
-    return any(
-        branch.get("type", "null") == "null" and "$ref" not in branch for branch in alternatives
-    )
+    for branch in alternatives:
+        types = branch.get("type", "null")
+        if "$ref" not in branch and "null" in ((types,) if isinstance(types, str) else types):
+            return True
+    return False
 
 
 def drop_descriptions(

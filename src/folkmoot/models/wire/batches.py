@@ -14,7 +14,15 @@ from __future__ import annotations
 import io
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -145,9 +153,7 @@ class OpenAIBatchApi:
     async def find_submitted_batch(
         self, name: str, submitted_at: float, calls: int, excluded: Collection[str] = ()
     ) -> str | None:
-        after = ""
-        while True:
-            page = read_json((await self._wire.send_bulk("GET", f"/batches?limit=100{after}"))[2])
+        async for page in _list_pages(self._wire, "/batches?limit=100", "after", _last_id):
             batches = _dict_items(page.get("data"))
             for batch in batches:
                 is_named = (batch.get("metadata") or {}).get("name") == name
@@ -158,9 +164,9 @@ class OpenAIBatchApi:
                 batch.get("created_at", submitted_at) < submitted_at - LOST_BATCH_SECONDS
                 for batch in batches
             )
-            if reached_older or not batches or not page.get("has_more"):
+            if reached_older:
                 return None
-            after = f"&after={batches[-1]['id']}"
+        return None
 
     async def get_status(self, batch: str) -> BatchStatus:
         batch_data = read_json((await self._wire.send_bulk("GET", f"/batches/{batch}"))[2])
@@ -235,13 +241,9 @@ class AnthropicBatchApi:
         """
         # The result may be a batch of another run. The caller can tell by the keys in the results,
         # because keys are unique to a run, and looks for the next one.
-        earliest, after = submitted_at - LOST_BATCH_SECONDS, ""
-        while True:
-            page = read_json(
-                (await self._wire.send_bulk("GET", f"/messages/batches?limit=100{after}"))[2]
-            )
-            batches = _dict_items(page.get("data"))
-            for batch in batches:
+        earliest, path = submitted_at - LOST_BATCH_SECONDS, "/messages/batches?limit=100"
+        async for page in _list_pages(self._wire, path, "after_id", _last_id):
+            for batch in _dict_items(page.get("data")):
                 counts = (batch.get("request_counts") or {}).values()
                 created_at = _parse_timestamp(batch.get("created_at"))
                 if created_at is None:
@@ -251,9 +253,7 @@ class AnthropicBatchApi:
                     return None
                 if sum(counts) == calls and batch["id"] not in excluded:
                     return str(batch["id"])
-            if not batches or not page.get("has_more"):
-                return None
-            after = f"&after_id={batches[-1]['id']}"
+        return None
 
     async def get_status(self, batch: str) -> BatchStatus:
         batch_data = read_json((await self._wire.send_bulk("GET", f"/messages/batches/{batch}"))[2])
@@ -300,18 +300,17 @@ class GeminiBatchApi:
     async def find_submitted_batch(
         self, name: str, submitted_at: float, calls: int, excluded: Collection[str] = ()
     ) -> str | None:
-        after = ""
-        while True:
-            page = read_json(
-                (await self._wire.send_bulk("GET", f"/batches?pageSize=100{after}"))[2]
-            )
+        async for page in _list_pages(
+            self._wire,
+            "/batches?pageSize=100",
+            "pageToken",
+            lambda page: str(page.get("nextPageToken") or ""),
+        ):
             for operation in _dict_items(page.get("operations")):
                 is_named = (operation.get("metadata") or {}).get("displayName") == name
                 if is_named and operation["name"] not in excluded:
                     return str(operation["name"])
-            if not page.get("nextPageToken"):
-                return None
-            after = f"&pageToken={page['nextPageToken']}"
+        return None
 
     async def get_status(self, batch: str) -> BatchStatus:
         operation = read_json((await self._wire.send_bulk("GET", f"/{batch}"))[2])
@@ -414,6 +413,27 @@ def _read_id(response: HttpResponse, field: str) -> str:
     if not isinstance(batch_id, str) or not batch_id:
         raise TransientError("the server accepted a batch but returned no id")
     return batch_id
+
+
+async def _list_pages(
+    wire: HttpClient, path: str, parameter: str, next_of: Callable[[JsonObject], str]
+) -> AsyncIterator[JsonObject]:
+    # Yields the pages of a list. `next_of` returns the mark of the page after one, or "" if it is
+    # the last. A server that ignores the mark would send the first page for ever.
+    mark, read_marks = "", set[str]()
+    while mark not in read_marks:
+        read_marks.add(mark)
+        address = f"{path}&{parameter}={mark}" if mark else path
+        page = read_json((await wire.send_bulk("GET", address))[2])
+        yield page
+        mark = next_of(page)
+        if not mark:
+            return
+
+
+def _last_id(page: JsonObject) -> str:
+    batches = _dict_items(page.get("data"))
+    return str(batches[-1]["id"]) if batches and page.get("has_more") else ""
 
 
 def _dict_items(items: object) -> list[JsonObject]:
