@@ -399,7 +399,10 @@ def test_words_in_the_field_declined_are_unreadable(words: object) -> None:
         *((text, True) for text in ("Keine weiteren Einwände.", "Aucune objection", "nada más")),
         *((text, True) for text in ("I don't have any other concerns.", "None, nothing to add.")),
         *((text, False) for text in ("None of the shops survive.", "No, thanks to you")),
+        *((text, True) for text in ("There aren't any concerns", "I don't see any objections")),
+        *((text, True) for text in ("I have no firm no.", "Not applicable here", "Unknown so far")),
         *((text, False) for text in ("There is no point.", "No question!", "Keine Autos")),
+        *((text, False) for text in ("There isn't any point", "I have nobody", "Neither proposal")),
         *((text, False) for text in ("I don't have any money", "There is no time", "rien de cru")),
     ],
 )

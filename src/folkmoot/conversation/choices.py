@@ -303,6 +303,8 @@ class _OptionIndex(NamedTuple):
 
     # The options with each normalised text.
     by_form: dict[str, tuple[str, ...]]
+    # The options that are each number.
+    by_number: dict[float, tuple[str, ...]]
     # The option of each label, if every option begins with a label such as `A)`. Otherwise empty.
     own: dict[str, str]
     # The options that can be identified by their text.
@@ -317,12 +319,11 @@ class _OptionIndex(NamedTuple):
 
     def from_numbers(self, forms: Sequence[str]) -> frozenset[str]:
         """Return the options that are the same number as a form, such as `2.50` for `2.5`."""
-        numbers = {number for form in forms if (number := _read_decimal(form)) is not None}
         return frozenset(
             option
-            for form, options in self.by_form.items()
-            if numbers and _read_decimal(form) in numbers
-            for option in options
+            for form in forms
+            if (number := _read_decimal(form)) is not None
+            for option in self.by_number.get(number, ())
         )
 
 
@@ -342,12 +343,17 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     for option in options:
         for key in dict.fromkeys(comparison_key(form) for form in undecorated_forms(option)):
             by_form[key] = (*by_form.get(key, ()), option)
+    by_number: dict[float, tuple[str, ...]] = {}
+    for key, same_options in by_form.items():
+        if (number := _read_decimal(key)) is not None:
+            by_number[number] = (*by_number.get(number, ()), *same_options)
     label_matches = [_OPTION_LABEL.fullmatch(normalise_text(option)) for option in options]
     own_labels = {
         match[1]: option for match, option in zip(label_matches, options, strict=True) if match
     }
     index = _OptionIndex(
         by_form,
+        by_number,
         own_labels if len(own_labels) == len(options) else {},
         frozenset(),
         longest_first(options),

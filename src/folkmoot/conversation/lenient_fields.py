@@ -38,15 +38,21 @@ _MARKS = ".'\"“”!,* "
 _BOOLEAN_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 # Words that models write in place of null, also where they must state something.
 _NULL_WORDS = ("none", "null", "n a", "undefined")
-# Words that models write in place of null or of an empty list. The foreign words mean "none" or
-# "nothing". "No" is missing: in place of a stance it is one.
+# Words that also begin a text such as "nothing new to add". The foreign words mean "none" or
+# "nothing".
+_NOTHING_WORDS = (
+    *("none", "nothing", "nil"),
+    *("aucun", "aucune", "geen", "kein", "keine", "nada", "nessun", "nessuna", "nessuno"),
+    *("nichts", "niente", "niets", "ningun", "ninguna", "ninguno", "rien"),
+)
+# Words that models write in place of null or of an empty list. "No" is missing: in place of a
+# stance it is one.
 NONE_WORDS = frozenset(
     (
         *_NULL_WORDS,
-        *("na", "nil", "nothing", "nobody", "no one", "neither", "no stance", "unknown"),
-        *("unspecified", "not applicable", "not available", "not specified", "not stated"),
-        *("aucun", "aucune", "geen", "kein", "keine", "nada", "nessun", "nessuna", "nessuno"),
-        *("nichts", "niente", "niets", "ningun", "ninguna", "ninguno", "rien"),
+        *_NOTHING_WORDS,
+        *("na", "nobody", "no one", "neither", "no stance", "unknown", "unspecified"),
+        *("not applicable", "not available", "not specified", "not stated"),
     )
 )
 _UNITS = (
@@ -186,8 +192,8 @@ def require_text(text: str) -> str:
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # Texts that state that there is no entry, such as "none", "N/A" and "I have nothing to add". The
-# pattern matches a whole text, because "No comment from the council" states something. "No point"
-# and "No question" state something as well.
+# pattern matches a whole text, because "No comment from the council" states something. "No point",
+# "No question", "Neither proposal" and "I have nobody" state something as well.
 _FURTHER = (
     r"(?:new|more|else|further|additional|other|own|particular|specific|firm|in particular|"
     r"andere[nrs]?|autres?|mas|neue[nrs]?|nieuwe|nouveaux?|nouvelles?|nuev[ao]s?|nuov[aeio]|"
@@ -195,15 +201,18 @@ _FURTHER = (
 )
 _ENTRY = (
     r"(?:(?:argument|comment|concern|item|objection|opinion|proposal|remark)s?|points|questions"
-    r"|(?<!no )(?:point|question)|angaben?|bedenken|bezwaren|commentaires?|comentarios?|einwande?"
-    r"|fragen|kommentare?|obiezion[ei]|objecion(?:es)?|opmerkingen|punkte|punt[io]|puntos|vragen)"
+    r"|(?<!no )(?<!any )(?:point|question)|firm no|angaben?|bedenken|bezwaren|commentaires?"
+    r"|comentarios?|einwande?|fragen|kommentare?|obiezion[ei]|objecion(?:es)?|opmerkingen|punkte"
+    r"|punt[io]|puntos|vragen)"
 )
 _SAYS_NONE = re.compile(
     r"(?:(?:no|nope|none|nothing) )?"
-    r"(?:(?:(?:i|we) (?:have|see|make|raise) |(?:i|we)'ve (?:got )?|there (?:is|are) |there's )?"
-    rf"(?:no|nope|{'|'.join(sorted(NONE_WORDS))})"
-    r"|(?:i|we) (?:don't|do not) have (?:any|anything|an?)|there (?:is not|isn't|are no) any)"
-    rf"(?: {_FURTHER})*(?: {_ENTRY})?(?: to (?:add|say|raise|mention|report)| comes to mind)?"
+    rf"(?:{'|'.join(sorted(NONE_WORDS))}|(?:"
+    r"(?:(?:i|we) (?:have|see|make|raise) |(?:i|we)'ve (?:got )?|there (?:is|are) |there's )?"
+    rf"(?:no|nope|{'|'.join(_NOTHING_WORDS)})"
+    r"|(?:i|we) (?:don't|do not) (?:have|see) (?:any|anything|an?)"
+    r"|there (?:is not|isn't|are not|aren't) (?:any|anything))"
+    rf"(?: {_FURTHER})*(?: {_ENTRY})?(?: to (?:add|say|raise|mention|report)| comes to mind)?)"
     r"(?: (?:at all|at the moment|at this (?:point|time|stage)|for now|from me|here|now|on my side"
     r"|(?:in )?this (?:round|time)|so far|thanks|thank you|today|yet|given|identified|noted"
     r"|provided|that i can think of))*"
