@@ -87,6 +87,7 @@ def test_levels_out_of_range_are_dropped_and_never_moved(raw: Any, level: int | 
         ({"concern": "the rents"}, ("the rents",)),
         ("1. the rents\n2. noise", ("the rents", "noise")),
         ("- the rents\n- Keine neuen Punkte", ("the rents",)),
+        (["- the rents\n- noise", "trees\n- dogs"], ("the rents", "noise", "trees\n- dogs")),
     ],
 )  # fmt: skip
 def test_words_in_an_object_and_in_bullets_are_read_as_the_resident_wrote_them(

@@ -70,13 +70,17 @@ def _parse_words(raw: object, info: ValidationInfo) -> str:
 
 
 def _parse_texts(raw: object, info: ValidationInfo) -> object:
-    if isinstance(raw, str):
-        Repairer.from_info(info).note(str(info.field_name), "wrong_shape", raw, raw)
-        # A text with bullets is a list. A word for "none" is dropped with a note later.
-        raw = read_list(raw) or [raw]
-    if not isinstance(raw, Sequence):
+    entries = [raw] if isinstance(raw, str) else raw
+    if not isinstance(entries, Sequence):
         return raw
-    return [text for text in (_parse_words(entry, info) for entry in raw) if text]
+    texts: list[object] = []
+    for entry in entries:
+        # A text with bullets is a list. A word for "none" is dropped with a note later.
+        lines = (isinstance(entry, str) and read_list(entry)) or [entry]
+        if isinstance(raw, str) or len(lines) > 1:
+            Repairer.from_info(info).note(str(info.field_name), "wrong_shape", entry, entry)
+        texts += lines
+    return [text for text in (_parse_words(entry, info) for entry in texts) if text]
 
 
 def _keep_stated_texts(texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
