@@ -20,6 +20,8 @@ from tests.studio.conftest import StudioProcess
 from tests.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# The page that waits for a report has another title, and a quick report is shown without it.
+REPORT_TITLE = re.compile(" – Folkmoot report$")
 SCREENSHOT_FOLDER = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 
 
@@ -91,7 +93,7 @@ def run_to_report(page: Page, name: str) -> None:
     # The page that showed the run from its start shows the results at its end.
     expect(page.locator("#files")).to_contain_text("codebook.json", timeout=120_000)
     page.get_by_role("link", name="Read the report").click(timeout=120_000)
-    expect(page).to_have_title(f"{name}: the report – Folkmoot", timeout=120_000)
+    expect(page).to_have_title(REPORT_TITLE, timeout=120_000)
 
 
 def download_and_check(page: Page, studio: StudioProcess, name: str) -> None:
@@ -194,7 +196,7 @@ def test_a_study_is_created_tried_and_run_by_keyboard(page: Page, studio: Studio
     expect(page.get_by_role("link", name="Read the report")).to_be_visible(timeout=120_000)
     tab_to("link", "Read the report")
     page.keyboard.press("Enter")
-    expect(page).to_have_title("keys: the report – Folkmoot", timeout=120_000)
+    expect(page).to_have_title(REPORT_TITLE, timeout=120_000)
     download_and_check(page, studio, "keys")
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studio.conftest import StudioProcess
-from tests.studio.test_studio import check_page, page
+from tests.studio.test_studio import REPORT_TITLE, check_page, page
 from tests.waiting import wait_until
 
 __all__ = ["page"]
@@ -178,7 +178,7 @@ def read_pages_and_report(page: Page, studio: StudioProcess) -> None:
     expect(page.get_by_text("entered here")).to_have_count(0)
     page.goto(f"{studio.url}/run/ovens/-/")
     page.get_by_role("link", name="Read the report").click(timeout=120_000)
-    expect(page).to_have_title("ovens: the report – Folkmoot", timeout=120_000)
+    expect(page).to_have_title(REPORT_TITLE, timeout=120_000)
 
 
 def assert_key_in_no_file(server: ServerThread, folder: Path) -> None:
