@@ -374,7 +374,8 @@ CASE_CHANGES = st.sampled_from([str, str.upper, str.lower, str.swapcase, str.tit
 
 
 def test_a_label_beside_the_mark_of_another_option_is_not_read() -> None:
-    assert isinstance(Choice(["Park", "."]).parse_reply("a. ."), ParseFailure)
+    for reply in ("a. .", '"a. ."'):
+        assert isinstance(Choice(["Park", "."]).parse_reply(reply), ParseFailure)
     assert Choice(["👍", "👎"]).parse_reply("2").value == "👎"
 
 

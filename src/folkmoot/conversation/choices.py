@@ -223,9 +223,9 @@ class Choice(AnswerType[str]):
         )
 
     def _match_label(self, text: str) -> list[str]:
-        # A mark that is an option, such as ".", contradicts the label of another one before it.
-        *before, last_word = text.split() or [""]
-        if before and last_word in self.options and re.search(r"\w", last_word) is None:
+        # A mark that is an option, such as ".", contradicts the label of another one beside it.
+        marks = [word for word in text.split() if re.search(r"\w", word) is None]
+        if any(option in mark for mark in marks for option in self.options):
             return []
         labels = self._options_by_label() | self._index.own
         matches = (_LABEL.fullmatch(form) for form in label_forms(text))
