@@ -214,8 +214,7 @@ def read_taken_seats(out: Path) -> set[str]:
     return {name for name, seat in seats.items() if seat["visit"]}
 
 
-@pytest.mark.nightly(part="scale")
-@pytest.mark.parametrize("count", [14, 60])
+@pytest.mark.parametrize("count", [14, pytest.param(60, marks=pytest.mark.nightly(part="scale"))])
 async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
     tmp_path: Path, count: int
 ) -> None:

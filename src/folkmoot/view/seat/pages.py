@@ -134,6 +134,7 @@ class _Pages:
             "seat_state": replace(seat_state, ended=WITHDRAWN),
             "settings": self.seat_manager.settings,
             "in_lobby": True,
+            "problem": "",
         }
         response = render_page("seat_end.html.j2", context)
         self.seat_manager.release_seat(seat_state)
