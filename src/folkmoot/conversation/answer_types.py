@@ -69,6 +69,8 @@ class ParsedAnswer(NamedTuple, Generic[T_co]):
 NONE_OF_THESE, DECLINED, CANNOT_SAY = "none_of_these", "declined", "cannot_say"
 WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
 # Only these two are offered beside a list of options. `cannot_say` belongs to numbers.
+# The way out of each kind of closed answer, beside `declined`.
+WAY_OUT_BY_KIND = {"choice": NONE_OF_THESE, "number": CANNOT_SAY}
 WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
 
 

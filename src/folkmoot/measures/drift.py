@@ -157,8 +157,9 @@ def _estimate_mean_distance(
     # `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`:
     # the counts, by question. `again`: the resampled differences of shares, by question.
     p = _share_as_large(chance, value)
-    real = _beyond_sampling(value, tables, again)
-    error = _error_of_distance(tables, again)
+    own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
+    real = _beyond_sampling(value, own, again)
+    error = _error_of_distance(own, again)
     reach = _half_width(error, sizes.units)
     # Sampling makes the uncorrected distance too large, never too small. So the drift may be larger
     # than that distance by the whole error.
@@ -337,31 +338,27 @@ def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.asarray(np.abs(_share_differences(first, second)).sum(axis=-1) / 2)
 
 
-def _beyond_sampling(
-    value: float, tables: Sequence[FloatArray], again: Sequence[FloatArray]
-) -> float:
-    # Returns the mean distance that sampling does not explain. `tables`: the counts of each
-    # question. `again`: for each question the differences of shares in each resample.
+def _beyond_sampling(value: float, own: Sequence[FloatArray], again: Sequence[FloatArray]) -> float:
+    # Returns the mean distance that sampling does not explain. For each question, `own`: the
+    # differences of shares. `again`: those in each resample.
     # The distance is multiplied by √(1 − s). s is the part of the squared differences that sampling
     # explains.
-    own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
     squares = sum(float((own[i] ** 2).sum()) for i in usable)
     sampling = sum(float(np.nanvar(again[i], axis=0, ddof=1).sum()) for i in usable)
     return value * math.sqrt(max(0.0, 1 - sampling / squares)) if squares else 0.0
 
 
-def _error_of_distance(tables: Sequence[FloatArray], again: Sequence[FloatArray]) -> float:
+def _error_of_distance(own: Sequence[FloatArray], again: Sequence[FloatArray]) -> float:
     # The standard error of the mean distance. A distance is the difference in the share of those
     # answers that are more frequent in the first condition. This share keeps its answers in all
     # resamples. The distances of the resamples would vary too little, because they are never
     # negative.
     parts = []
-    for table, drawn in zip(tables, again, strict=True):
-        own = _share_differences(table[0].sum(0), table[1].sum(0))
-        if not np.isfinite(own).all():
+    for differences, drawn in zip(own, again, strict=True):
+        if not np.isfinite(differences).all():
             continue
-        more = own > 0
+        more = differences > 0
         if not more.any():
             # Equal shares have no such answers. The answer that varies most takes their place.
             more[np.nanvar(drawn, axis=0).argmax()] = True

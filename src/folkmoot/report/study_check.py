@@ -372,7 +372,7 @@ def _describe_run_cost(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile, *, batch: bool = False
 ) -> str:
     costs: dict[str, float | None] = {}
-    bounds = [0.0, 0.0, 0.0]
+    low = high = 0.0
     embedding_models = {
         name
         for name in estimate.models
@@ -383,8 +383,8 @@ def _describe_run_cost(
         # Embeddings are not sent through batch APIs, so they have no batch price.
         is_batched = batch and name not in embedding_models
         costs[spec.name] = estimate.model_cost(name, spec, batch=is_batched)
-        for bound in range(len(bounds)):
-            bounds[bound] += estimate.model_cost(name, spec, batch=is_batched, bound=bound) or 0.0
+        low += estimate.model_cost(name, spec, batch=is_batched, bound=1) or 0.0
+        high += estimate.model_cost(name, spec, batch=is_batched, bound=2) or 0.0
     known_costs = {name: cost for name, cost in costs.items() if cost is not None}
     unpriced_models = [name for name in costs if name not in known_costs]
     unknown_text = (
@@ -401,7 +401,6 @@ def _describe_run_cost(
     )
     parts_text = f" ({parts})" if parts.count("$") > 1 else ""
     total_cost = math.fsum(known_costs.values())
-    _, low, high = bounds
     # The saving is that of prompts of the expected length, so it shrinks with the cost.
     if not batch and total_cost:
         low -= _cache_savings(estimate, study_file) * low / total_cost

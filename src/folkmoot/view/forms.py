@@ -151,22 +151,15 @@ def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
     """Return True if a submitted form holds no answer."""
     # Checkboxes by which a human declines to answer do not count as an answer.
-    texts = (texts for name, texts in sent.items() if _is_answer(name))
-    return not any(text.strip() for field_texts in texts for text in field_texts)
+    return is_untouched(
+        {name: texts for name, texts in sent.items() if not name.endswith(WAY_OUT_SUFFIX)}
+    )
 
 
 def is_untouched(sent: Mapping[str, Sequence[str]]) -> bool:
     """Return True if a submitted form holds no answer, and no field says that it has none."""
-    texts = (texts for name, texts in sent.items() if _is_field(name))
-    return not any(text.strip() for field_texts in texts for text in field_texts)
-
-
-def _is_field(name: str) -> bool:
-    return name == "a" or name.startswith("a.")
-
-
-def _is_answer(name: str) -> bool:
-    return _is_field(name) and not name.endswith(WAY_OUT_SUFFIX)
+    fields = (texts for name, texts in sent.items() if name == "a" or name.startswith("a."))
+    return not any(text.strip() for texts in fields for text in texts)
 
 
 def problem_with(value: JsonValue, schema: Schema, form: FormField) -> str:

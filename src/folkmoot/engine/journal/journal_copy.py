@@ -92,16 +92,14 @@ def _max_lost_usd(
 ) -> float | None:
     # Returns the maximum cost of the entries that cannot be read, or None if it is not known. It is
     # the rest of the cost before the damage if all lost entries, and no others, are missing there.
+    if undamaged_use is None:
+        return None
     costs = [call.cost_usd for call in damaged_calls]
     for table in ("entries", "superseded"):
         entries = (entry for _, entry, _ in journal.intact_entries(table))
         costs += [entry.cost_usd for entry in entries if entry.kind != "compute"]
     known_costs = [cost for cost in costs if cost is not None]
-    if (
-        undamaged_use is None
-        or len(known_costs) < len(costs)
-        or len(costs) + lost_count != undamaged_use.calls
-    ):
+    if len(known_costs) < len(costs) or len(costs) + lost_count != undamaged_use.calls:
         return None
     return max(0.0, undamaged_use.usd - math.fsum(known_costs))
 

@@ -172,7 +172,8 @@ class CountingProvider(Provider):
             weight = self.weight.get()
             # Not every vendor bills the schema.
             fewer_input = in_prompts.fewer + estimate_tokens(*schema_texts)
-            fewer, more = _reply_spread(request, reply.text, output_tokens, in_reply)
+            texts = [*prompt_texts, *schema_texts]
+            fewer, more = _reply_spread(request, texts, reply.text, output_tokens, in_reply)
             spread = (fewer_input, in_prompts.more, fewer, more)
             self.spread = [
                 total + added * weight for total, added in zip(self.spread, spread, strict=True)
@@ -328,16 +329,17 @@ class TextSpread(NamedTuple):
 
 
 def _reply_spread(
-    request: ModelRequest, text: str, tokens: float, spread: TextSpread
+    request: ModelRequest, shown: Sequence[str], text: str, tokens: float, spread: TextSpread
 ) -> tuple[float, float]:
-    # Returns by how many tokens a reply can be shorter and longer. `tokens`: its counted tokens.
+    # Returns by how many tokens a reply can be shorter and longer. `shown`: the prompts and the
+    # schema. `tokens`: the counted tokens of the reply.
     fewer, more = min(spread.fewer, tokens), spread.more
     if request.schema is not None:
         # Models also fill lists with fewer items than the embedded respondent.
-        has_list = '"array"' in json.dumps(request.schema)
+        has_list = '"array"' in shown[-1]
         return (fewer + (tokens - fewer) / 2 if has_list else fewer), more
     if not spread.filler:
-        if not _is_free_text(text, "\n".join(message.content for message in request.messages)):
+        if not _is_free_text(text, "\n".join(shown)):
             return 0.0, 0.0
         # A long text, and one that `max_tokens` keeps from being lengthened, varies as others do.
         words = len(text.split())

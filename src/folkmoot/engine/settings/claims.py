@@ -192,8 +192,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def _excluded_cells(result: Result) -> dict[str, int | None]:
-    # Without any compared data nothing is counted, also if all values of one condition are unknown.
-    first, second = result.lost if any(result.counts) else (None, None)
+    first, second = result.excluded or (None, None)
     return {"excluded_first": first, "excluded_second": second}
 
 

@@ -378,8 +378,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
                 "unit": result.claim.unit,
                 "estimand": result.claim.estimand,
                 "method": estimate.method or None,
-                # Without any compared data nothing is counted.
-                "excluded": sum(result.lost) if any(result.counts) else None,
+                "excluded": sum(result.excluded) if result.excluded else None,
                 **_in_unit(if_missing, result.claim),
             }
         )

@@ -506,6 +506,12 @@ class Result:
         return word("comparison", case, first=first, second=second, by=by, over=over, margin=margin)
 
     @property
+    def excluded(self) -> tuple[int, int] | None:
+        """The subjects left out of each condition. None if no data were compared."""
+        # Without data nothing is counted, also if all values of one condition are unknown.
+        return self.lost if any(self.counts) else None
+
+    @property
     def estimate_text(self) -> Sentence:
         """The difference and its 95 % interval as text, such as "A − B +8 points (+3 to +13)"."""
         estimate = self.estimate

@@ -418,8 +418,8 @@ def _read_id(response: HttpResponse, field: str) -> str:
 async def _list_pages(
     wire: HttpClient, path: str, parameter: str, next_of: Callable[[JsonObject], str]
 ) -> AsyncIterator[JsonObject]:
-    # Yields the pages of a list. `next_of` returns the mark of the page after one, or "" if it is
-    # the last. A server that ignores the mark would send the first page for ever.
+    # Yields the pages of a list. `next_of` returns the mark of the page after one, or "", the mark
+    # of the first page, after the last. A server that ignores marks repeats the first page.
     mark, read_marks = "", set[str]()
     while mark not in read_marks:
         read_marks.add(mark)
@@ -427,8 +427,6 @@ async def _list_pages(
         page = read_json((await wire.send_bulk("GET", address))[2])
         yield page
         mark = next_of(page)
-        if not mark:
-            return
 
 
 def _last_id(page: JsonObject) -> str:

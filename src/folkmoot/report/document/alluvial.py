@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
@@ -36,30 +36,37 @@ def draw_alluvial(flow: AlluvialChart) -> list[str]:
     options = list(dict.fromkeys(name for link in flow.links for name in (link[1], link[2])))
     panels = list(dict.fromkeys(link[0] for link in flow.links))
     # Panels of one width have one scale on a page, so the labels of all panels count.
-    votes_by_label: Counter[tuple[str, str, str]] = Counter()
+    votes: Counter[tuple[str, str, str]] = Counter()
     for panel, first, final, count in flow.links:
-        votes_by_label.update({(panel, "first", first): count, (panel, "final", final): count})
+        votes.update({(panel, "first", first): count, (panel, "final", final): count})
     longest = max(
         (
             len(line)
-            for (_, _, option), count in votes_by_label.items()
+            for (_, _, option), count in votes.items()
             for line in _draw_label(option, count)
         ),
         default=0,
     )
     side = BAR + 10 + LETTER * longest
     return [
-        _draw_panel(panel, [link for link in flow.links if link[0] == panel], options, side)
+        _draw_panel(panel, [link for link in flow.links if link[0] == panel], options, votes, side)
         for panel in panels
     ]
 
 
 def _draw_panel(
-    panel: str, links: Sequence[tuple[str, str, str, int]], options: Sequence[str], side: float
+    panel: str,
+    links: Sequence[tuple[str, str, str, int]],
+    options: Sequence[str],
+    votes: Mapping[tuple[str, str, str], int],
+    side: float,
 ) -> str:
-    # `side`: the pixels for the labels and the bar on each side.
-    left = {option: sum(n for _, arm, _, n in links if arm == option) for option in options}
-    right = {option: sum(n for _, _, b, n in links if b == option) for option in options}
+    # `votes`: the votes by panel, vote (first or final) and option. `side`: the pixels for the
+    # labels and the bar on each side.
+    left, right = (
+        {option: votes.get((panel, vote, option), 0) for option in options}
+        for vote in ("first", "final")
+    )
     width = 2 * side + BETWEEN
     total = sum(left.values())
     # Both stacks have one scale, so that equal heights are equal numbers of votes.

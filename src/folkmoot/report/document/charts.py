@@ -121,11 +121,11 @@ _KEY = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 def _left_labels(chart: Any) -> list[str]:
     # Each line counts as a label.
+    labels: list[str] = []
     if isinstance(chart, Heatmap):
         labels = _values_in_order(chart.items, 0)
-    else:
-        is_broken = isinstance(chart, IntervalChart | BarChart)
-        labels = [*_lines_by_label(chart.items).values()] if is_broken else []
+    elif isinstance(chart, IntervalChart | BarChart):
+        labels = [*_lines_by_label(chart.items).values()]
     return [line[:MOST_CHARACTERS] for label in labels for line in label.split("\n")]
 
 

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from folkmoot.conversation.answer_types import (
     ALL_FIELDS_INSTRUCTION,
-    CANNOT_SAY,
-    NONE_OF_THESE,
+    WAY_OUT_BY_KIND,
     AnswerType,
     FieldForPeople,
     Json,
@@ -384,13 +383,14 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def fields_for_people(self) -> dict[str, FieldForPeople]:
         # The schema lets a model refuse in words. A human refuses by a way out of the page.
         kind: Literal["", "choice", "number"] = ""
-        way = ""
         if self.order:
-            kind, way = "choice", NONE_OF_THESE
+            kind = "choice"
         elif self.is_numeric:
-            kind, way = "number", CANNOT_SAY
+            kind = "number"
+        way = WAY_OUT_BY_KIND.get(kind)
         # An option may have the words of a way out.
-        ways_out = (way,) if way and isinstance(self._parse_answer(way), Missing) else ()
+        is_free = way is not None and isinstance(self._parse_answer(way), Missing)
+        ways_out = (way,) if way is not None and is_free else ()
         return {
             "response": FieldForPeople("Your answer", kind, self.offered_values, ways_out),
             "speculation_score": FieldForPeople(

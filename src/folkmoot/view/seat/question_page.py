@@ -13,9 +13,8 @@ from starlette.responses import Response
 
 from folkmoot.conversation.answer_types import (
     ALL_FIELDS_INSTRUCTION,
-    CANNOT_SAY,
     DECLINED,
-    NONE_OF_THESE,
+    WAY_OUT_BY_KIND,
 )
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.seats.seat_manager import (
@@ -39,8 +38,6 @@ NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0
 LONGEST_ANSWER = 200_000
 # Characters of a folded persona that stay in view. They fill about three lines of a phone.
 OPENING_CHARACTERS = 90
-# Answer kinds that have a specific way out besides declining.
-CLOSED_FORMS = {"choice": NONE_OF_THESE, "number": CANNOT_SAY}
 _OWN_IMAGES = "img-src 'self' data:"
 # An image address that a policy can name exactly: the host has no wildcard, and the path is not a
 # folder, which would allow all files in it.
@@ -177,7 +174,7 @@ def form_for(question: PendingQuestion) -> forms.FormField:
 
 def _ways_out(question: PendingQuestion) -> list[str]:
     view, ways_out = question.view, []
-    if question.request.schema is None and (way := CLOSED_FORMS.get(view.answer_kind)):
+    if question.request.schema is None and (way := WAY_OUT_BY_KIND.get(view.answer_kind)):
         options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in view.options}
         if way not in options and not view.describe_parse_problem(way):
             ways_out.append(way)
