@@ -666,6 +666,61 @@ def test_answers_are_piped_into_later_texts(tmp_path: Path) -> None:
     assert "${m://FirstName}" in select_notes(notes, "QID4")[0]
 
 
+@pytest.mark.parametrize("make", [single_choice, multiple_choice])
+def test_the_text_of_a_choice_is_piped_and_decides_and_not_the_choice_beside_it(
+    tmp_path: Path, make: Any
+) -> None:
+    other = {"Display": "Other", "TextEntry": "true"}
+    text = "QID1/ChoiceTextEntryValue/2"
+    document = make_survey(
+        [
+            make("QID1", "You drink?", "Tea", other),
+            text_entry("QID2", f"Why ${{q://{text}}}?"),
+            text_entry("QID3", "Ale?", DisplayLogic=make_logic(
+                [answer_condition(text, "Contains", "ale")])),
+            text_entry("QID4", "Filled?", DisplayLogic=make_logic(
+                [answer_condition(text, "NotEmpty")])),
+        ]
+    )  # fmt: skip
+    answers = {"what you mean": "pale ale", "“Tea”": "no", "“Other”": "yes", "You drink": "Other"}
+    row, asked = run_survey(document, tmp_path, answers)[0]
+    assert any(question.startswith("Why pale ale?") for question in asked)
+    assert row["Q3"] and row["Q4"]
+
+    (tmp_path / "tea").mkdir()
+    answers = {"“Tea”": "yes", "“Other”": "no", "You drink": "Tea"}
+    row, _ = run_survey(document, tmp_path / "tea", answers)[0]
+    assert not row["Q3"] and not row["Q4"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "QID1/SelectedChoicesRecode",
+        "QID1/SelectedChoicesCount",
+        "QID1/QuestionDescription",
+        "QID1/ChoiceTextEntryValue",
+        "QID2/SelectedAnswerRecode/1",
+        "QID2/AnswerDescription/1",
+    ],
+)
+def test_a_piped_code_count_or_description_is_listed_and_not_shown_as_the_answer(
+    tmp_path: Path, path: str
+) -> None:
+    document = make_survey(
+        [
+            single_choice("QID1", "Your pet?", *PETS, RecodeValues={"1": "7", "2": "8", "3": "9"}),
+            make_question("QID2", "Matrix", "Likert", "Rate", subselector="SingleAnswer",
+                          choices=["Tea"], answers=["bad", "good"]),
+            text_entry("QID3", f"Here: ${{q://{path}}}."),
+        ]
+    )  # fmt: skip
+    config, notes = import_workbook(document, tmp_path)
+
+    assert config.workbook.tasks[-1].llm_text == f"Here: [q://{path}]."
+    assert path in select_notes(notes, "QID3")[0]
+
+
 def test_a_loop_over_fixed_rows_is_written_out(tmp_path: Path) -> None:
     loop = {"Looping": "Static", "LoopingOptions": {"Randomization": "None", "Static": {
         "1": {"1": "apples"}, "2": {"1": "pears"}}}}  # fmt: skip

@@ -565,11 +565,10 @@ class SurveyFlow:
         return "".join(self._choose(place.condition, text, "") for place, text in pairs)
 
     def _show_at(self, asked: PlacedQuestion, locator: Locator) -> str | None:
-        start = (locator.column,) if locator.column else ()
         if locator.selector != "ChoiceGroup":
-            keys = [(*start, *locator.ids), ("text", *locator.ids)]
-            found = next(filter(None, (asked.variable(*key) for key in keys)), None)
-            return f"{{{{ {found[1]} }}}}" if found else None
+            entry = asked.entry(locator)
+            return f"{{{{ {entry[1]} }}}}" if entry else None
+        start = (locator.column,) if locator.column else ()
         ids = locator.ids[1:]
         if locator.ids[:1] != ("SelectedChoices",) and locator.ids[:1] != ("SelectedAnswers",):
             return None

@@ -44,6 +44,8 @@ SYMBOLS: Mapping[str, tuple[str, Callable[[Value, Value], bool]]] = {
     "LessThanOrEqual": ("<=", operator.le),
 }
 _LONGEST_OPERAND = 150
+# The parts of a question in which participants type or set a value.
+_ENTRIES = ("ChoiceTextEntryValue", "ChoiceNumericEntryValue")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,20 @@ class PlacedQuestion:
         """
         item = self.form.item(*key)
         return (item, self.variables[item.key]) if item is not None else None
+
+    def entry(self, locator: Locator) -> tuple[Item, str] | None:
+        """Return the task with the text or number that `locator` names, and its variable.
+
+        Returns None if participants enter nothing there.
+        """
+        # Other selectors name something about an answer, such as its recoded value.
+        if locator.selector not in _ENTRIES:
+            return None
+        start = (locator.column,) if locator.column else ()
+        # The text field of a choice comes first, because the choice itself may be a task too.
+        keys = [("text", *locator.ids), (*start, *locator.ids)]
+        found = next(filter(None, (self.variable(*key) for key in keys)), None)
+        return found if found is not None and not found[0].choices else None
 
 
 @dataclass(frozen=True)
@@ -210,6 +226,12 @@ class LogicReader:
         self, asked: PlacedQuestion, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
         # Returns None if the workbook cannot express the condition.
+        entry = asked.entry(locator)
+        if name == "NotEmpty" and entry is not None and entry[0].follows is not None:
+            # The text field of a choice is only shown to those who made the choice.
+            key, choice = entry[0].follows
+            chosen = asked.variable(*key)
+            return _equals_choice(*chosen, choice) if chosen else None
         if name in ("Displayed", "NotEmpty"):
             return asked.condition  # whoever is asked answers
         start = (locator.column,) if locator.column else ()
@@ -219,9 +241,7 @@ class LogicReader:
             return _count_condition(asked, name, operand)
         if locator.selector in ("SelectedAnswerRecode", "SelectedChoicesRecode"):
             return _recoded_value_condition(asked, (*start, *locator.ids), name, operand)
-        keys = [(*start, *locator.ids), ("text", *locator.ids)]
-        found = next(filter(None, (asked.variable(*key) for key in keys)), None)
-        return _entry_condition(*found, name, operand, ignore_case) if found else None
+        return _entry_condition(*entry, name, operand, ignore_case) if entry else None
 
 
 def _iterate_numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]]:
