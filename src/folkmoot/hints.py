@@ -61,11 +61,20 @@ def capitalise(text: str) -> str:
 
 def number_text(value: float) -> str:
     """Return a number as text without rounding noise, such as `4` for 4.0."""
-    # .1 + .2 becomes `0.3`.
+    # .1 + .2 becomes `0.3`. Twelve digits drop the errors of binary fractions and keep all digits
+    # of usual data.
+    return _decimal_text(value, ".12g")
+
+
+def exact_number_text(value: float) -> str:
+    """Return a number that was entered, not computed, as text with all its digits."""
+    return _decimal_text(value, "")
+
+
+def _decimal_text(value: float, number_format: str) -> str:
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
-    # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
-    shown = f"{value:.12g}"
+    shown = format(value, number_format)
     # Expressions read no exponent, so a small number is written with all its decimals.
     return f"{Decimal(shown):f}" if "e-" in shown and abs(value) > 1e-15 else shown
 

@@ -266,3 +266,27 @@ def test_closed_fields_of_a_form_have_ways_out(tmp_path: Path) -> None:
     assert labels == {"number": ("I cannot say",), "choice": ("None of these",)}
     answers = run.table("answers").filter(answered_by="human")
     assert set(answers["missing"].drop_nulls()) == {"cannot_say", "none_of_these"}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_number_that_a_human_entered_keeps_its_digits(as_json: bool, tmp_path: Path) -> None:
+    book = with_cell(make_workbook(), f"{TASKS}!M4", int(as_json))
+    book = with_cell(with_setting(book, "num_sessions", 1), f"{TASKS}!H4", "float")
+    entered = "0.1234567890123456"
+
+    def answer(_: str, question: PendingQuestion) -> str:
+        if question.request.schema:
+            form = {"a.response": [entered], "a.speculation_score~out": ["~0"]}
+            return parse_form(question, form)[0]
+        is_number = question.view.answer_kind == "number"
+        return entered if is_number else answer_question(question, "Well.")
+
+    run = folkmoot.run(
+        save_workbook(book, tmp_path / "book.xlsx"),
+        model="synthetic",
+        overrides=("seats=4",),
+        out=tmp_path / "run",
+        seat_host=build_seat_host(answer, []),
+    )
+    assert entered in run.table("responses")["value"].to_list()
+    assert float(entered) in run.table("responses")["number"].to_list()

@@ -34,7 +34,7 @@ from folkmoot.conversation.choices import (
 from folkmoot.conversation.lenient_fields import read_number
 from folkmoot.conversation.parse_steps import UNFORMATTED
 from folkmoot.conversation.reply_forms import visible_text
-from folkmoot.hints import number_text
+from folkmoot.hints import exact_number_text, number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
 from folkmoot.studies.workbook.config import Scalar, VarType, written_label
 from folkmoot.studies.workbook.literals import (
@@ -279,6 +279,11 @@ class GivenAnswer:
         """The answer as other speakers see it."""
         return self.value if isinstance(self.value, str) else number_text(self.value)
 
+    @property
+    def recorded_text(self) -> str:
+        """The answer as the table of answers records it, with all digits that were entered."""
+        return self.value if isinstance(self.value, str) else exact_number_text(self.value)
+
     def __str__(self) -> str:
         return self.text
 
@@ -519,8 +524,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _response_text(self, reply: str, response: str | float | bool) -> str:
         if isinstance(response, (str, bool)):
             return str(response)
+        if self.is_numeric:
+            return exact_number_text(response)
         text = number_text(response)
-        if self.is_numeric or not isinstance(response, float):
+        if not isinstance(response, float):
             return text
         # Options and words are texts, so a number counts as it is written: 2.50 is the option
         # "2.50". If only the option "1" is listed, 1.0 is that option.

@@ -399,7 +399,7 @@ def _answered_row(response: Response, where: dict[str, str]) -> Answered:
         task_order=task.task_order,
         var_name=task.var_name,
         var_type=task.var_type,
-        value=given.text if given else None,
+        value=given.recorded_text if given else None,
         number=float(number) if number is not None else None,
         status=given.status if given else None,
         reasks=response.reasks,
