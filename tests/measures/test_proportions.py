@@ -138,6 +138,8 @@ def test_few_votes_are_compared_exactly():
     # tables give the same p in each call.
     p = homogeneity_p([3, 0, 0], [0, 3, 3])
     assert p == pytest.approx(3 / 84, abs=0.004) and p == homogeneity_p([3, 0, 0], [0, 3, 3])
+    # A table with more cells than votes: the vote for its own option is certain.
+    assert homogeneity_p([1, 0, 0], [0, 1, 1]) == 1.0
 
 
 def test_many_votes_are_compared_by_pearsons_test():

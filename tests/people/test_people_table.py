@@ -47,6 +47,21 @@ def test_every_format_gives_the_same_personas(tmp_path: Path, kind: str) -> None
     assert bo.text.startswith("Bo Ray, an 18-year-old man.")
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl"])
+def test_brackets_in_the_name_of_a_table_are_no_pattern(tmp_path: Path, kind: str) -> None:
+    """A browser calls the second download `people[1].csv`. It was read from `people1.csv`."""
+    for name, age in (("people[1]", 41), ("people1", 18)):
+        path, frame = tmp_path / f"{name}.{kind}", pl.DataFrame({"name": ["Ann"], "age": [age]})
+        {
+            "csv": lambda path=path, frame=frame: frame.write_csv(path),
+            "tsv": lambda path=path, frame=frame: frame.write_csv(path, separator="\t"),
+            "parquet": lambda path=path, frame=frame: frame.write_parquet(path),
+            "jsonl": lambda path=path, frame=frame: frame.write_ndjson(path),
+        }[kind]()
+    (person,) = read_personas(tmp_path / f"people[1].{kind}")
+    assert person.demographics["age"] == 41
+
+
 def test_descriptions_are_correct_english_for_every_kind_of_cell(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     pl.DataFrame(

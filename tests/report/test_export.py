@@ -29,6 +29,13 @@ def test_csv_parquet_and_json_have_the_same_rows(pilot_run: RunFolder, tmp_path:
     assert rows == table.to_dicts()
 
 
+def test_brackets_in_the_name_of_a_run_are_no_pattern(pilot_run: RunFolder, tmp_path: Path) -> None:
+    run = RunFolder(shutil.copytree(pilot_run.path, tmp_path / "run [2]"))
+    export_run(run, "csv", tmp_path / "csv")
+    exported = pl.read_csv(tmp_path / "csv" / "participants.csv")
+    assert exported.height == run.read_table("participants").height
+
+
 def test_every_format_has_the_exact_texts(pilot_run: RunFolder, tmp_path: Path) -> None:
     """Only the CSV files of the run folder have an apostrophe before a formula."""
     copied = shutil.copytree(pilot_run.path, tmp_path / "run")

@@ -92,7 +92,9 @@ def _scan_with_recorded_names(run: RunFolder, name: str) -> pl.LazyFrame:
     table = run.scan_table(name)
     if isinstance(run, RunSoFar):
         return table
-    recorded = pl.read_parquet_schema(run.path / TABLES / f"{name}.parquet")
+    # `glob=False`, because the name of a run folder may contain brackets.
+    path = run.path / TABLES / f"{name}.parquet"
+    recorded = pl.scan_parquet(path, glob=False).collect_schema()
     return table.rename(dict(zip(table.collect_schema(), recorded, strict=True)))
 
 

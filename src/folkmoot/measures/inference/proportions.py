@@ -149,7 +149,8 @@ def _fisher_p(table: NDArray[np.int64]) -> float:
     # More options have too many tables with the same totals to list all. The drawn tables are the
     # same in each process, so that a comparison gives the same p.
     method = MonteCarloMethod(n_resamples=RESAMPLES, rng=np.random.default_rng(0))
-    return float(fisher_exact(table, method=method).pvalue)
+    # scipy returns an array of one value if the table has more cells than observations.
+    return float(np.asarray(fisher_exact(table, method=method).pvalue).item())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -100,16 +100,18 @@ def _read_cells(path: Path) -> pl.DataFrame:
             raise InputError(Problem(problem, file=str(path), hint=_SMALLER))
         # A few bytes of Parquet can encode any number of rows, so check before reading.
         if kind in _PARQUET:
-            rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+            # polars takes brackets in a path for a pattern and reads the files that match it.
+            rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
             if rows > MAX_PEOPLE:
                 problem = f"{rows:,} rows, the limit is {MAX_PEOPLE:,}"
                 raise InputError(Problem(problem, str(path), hint=_SMALLER))
-            _check_columns(path, len(pl.read_parquet_schema(path)))
-            return _without_nan_and_fractions(pl.read_parquet(path))
+            _check_columns(path, len(pl.scan_parquet(path, glob=False).collect_schema()))
+            return _without_nan_and_fractions(pl.read_parquet(path, glob=False))
         if kind in _SEPARATORS:
             return _read_separated_file(path, _SEPARATORS[kind])
         if kind in _JSON_LINES:
-            table = pl.read_ndjson(path, infer_schema_length=None)
+            with path.open("rb") as file:
+                table = pl.read_ndjson(file, infer_schema_length=None)
             _check_columns(path, table.width)
             return _without_nan_and_fractions(table)
         if kind == ".xlsx":
@@ -142,7 +144,7 @@ def _check_columns(path: Path, count: int) -> None:
 
 def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
     # Read the header first, because a file with very many columns is slow to parse.
-    header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
+    header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0, glob=False)
     # Excel for Mac once wrote such files. The whole file is then one line.
     if any("\r" in column and "\n" not in column for column in header.columns):
         problem = "its lines end with a carriage return (CR) alone"
@@ -151,7 +153,7 @@ def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
     # polars refuses cells that are not UTF-8, but replaces such characters in the header.
     if any("\ufffd" in column or "\0" in column for column in header.columns):
         raise InputError(Problem("is not UTF-8", str(path), "1", hint=READ_CSV_OPTIONS))
-    cells = pl.read_csv(path, separator=mark, infer_schema=False)
+    cells = pl.read_csv(path, separator=mark, infer_schema=False, glob=False)
     if wrong := header_problem(cells.columns, mark):
         raise InputError(Problem(wrong, str(path), "1"))
     cells = _without_nameless_columns(cells, path)
