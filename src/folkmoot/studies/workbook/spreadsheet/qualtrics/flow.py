@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from keyword import iskeyword
@@ -13,8 +13,13 @@ from typing import Any
 
 from folkmoot.hints import shorten
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
-from folkmoot.studies.workbook.language.expressions import AGGREGATES, FUNCTIONS, NAMESPACES
-from folkmoot.studies.workbook.language.placeholders import OPTIONS
+from folkmoot.studies.workbook.language.expressions import (
+    AGGREGATES,
+    FUNCTIONS,
+    NAMESPACES,
+    ExpressionProblem,
+)
+from folkmoot.studies.workbook.language.placeholders import OPTIONS, names_in
 from folkmoot.studies.workbook.sessions import PERSONAL_NAMES, SHARED_NAMES
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Condition,
@@ -481,14 +486,9 @@ class SurveyFlow:
                 members.setdefault(task.group, []).append(task)
         for where, group in self._shuffled:
             tasks = members.get(group, [])
-            words = {
-                word
-                for task in tasks
-                for word in re.findall(
-                    r"\w+", f"{task.text} {self.write_condition(task.condition)}"
-                )
-            }
-            if any(task.before for task in tasks) or words & {task.variable for task in tasks}:
+            # Words of a question that are also a name, such as "age", depend on nothing.
+            used = {name for task in tasks for name in self._names_in_task(task)}
+            if any(task.before for task in tasks) or used & {task.variable for task in tasks}:
                 what = (
                     "the random order of its parts, because they depend on each other; the order "
                     "is that of the survey"
@@ -496,6 +496,13 @@ class SurveyFlow:
                 self._leave_out(where, what)
                 for task in tasks:
                     task.group = None
+
+    def _names_in_task(self, task: PlannedTask) -> Iterable[str]:
+        try:
+            return names_in(self._choose(task.condition, task.text, ""))
+        except ExpressionProblem:
+            # The task is left out later.
+            return ()
 
     def write_condition(self, condition: Condition) -> str:
         """Return a condition as an expression of the workbook."""
