@@ -631,6 +631,82 @@ def test_random_orders_that_a_workbook_has_are_kept_and_others_listed(tmp_path: 
     assert any("piped text" in note for note in select_notes(notes, "QID5"))
 
 
+def test_words_of_a_question_that_are_names_of_columns_leave_the_random_order(
+    tmp_path: Path,
+) -> None:
+    document = make_survey(
+        [
+            text_entry("QID1", "What is your age?", name="age"),
+            text_entry("QID2", "What is your income at this age?", name="income"),
+        ],
+        options={"BL_1": {"RandomizeQuestions": "true"}},
+    )
+    config, notes = import_workbook(document, tmp_path)
+
+    assert [task.task_order for task in config.workbook.tasks[1:]] == [1, 1]
+    assert not select_notes(notes, "BL_1")
+
+
+def test_random_orders_that_a_workbook_lacks_are_listed_for_every_kind_of_question(
+    tmp_path: Path,
+) -> None:
+    rows = {"Randomization": {"Type": "All", "Advanced": None, "TotalRandSubset": ""}}
+    table = {"choices": ["x", "y"], "answers": ["bad", "good"]}
+    column = make_question("QID3#1", "Matrix", "Likert", "", subselector="SingleAnswer", **table)
+    drawn = {"Type": "Advanced", "Advanced": {"FixedOrder": ["{~Randomized~}"] * 2,
+             "RandomizeAll": ["1", "2"], "Undisplayed": ["3"]}}  # fmt: skip
+    document = make_survey(
+        [
+            make_question("QID1", "Matrix", "Likert", "1", subselector="MultipleAnswer",
+                          **table, **rows),
+            make_question("QID2", "Matrix", "TE", "2", subselector="Short", **table, **rows),
+            make_question("QID3", "SBS", "SBSMatrix", "3", choices=["x", "y"],
+                          AdditionalQuestions={"1": column}, **rows),
+            single_choice("QID4", "4", "a", "b", "c", Randomization=drawn),
+            make_question("QID5", "TE", "FORM", "5", choices=["x", "y"], **rows),
+        ]
+    )  # fmt: skip
+    config, notes = import_workbook(document, tmp_path)
+
+    for id in ("QID1", "QID2", "QID3"):
+        assert any("random order" in note for note in select_notes(notes, id)), id
+    assert "all are offered" in select_notes(notes, "QID4")[0]
+    form = [task.task_order for task in config.workbook.tasks if task.var_name.startswith("Q5_")]
+    assert len(form) == 2 and len(set(form)) == 1
+
+
+def test_a_choice_that_excludes_the_others_is_listed(tmp_path: Path) -> None:
+    nothing = {"Display": "None of these", "ExclusiveAnswer": True}
+    document = make_survey([multiple_choice("QID1", "Which?", "Tea", nothing)])
+    _, notes = import_workbook(document, tmp_path)
+
+    assert "choice 2 excludes the others" in select_notes(notes, "QID1")[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "total"),
+    [
+        ({"Type": "ChoicesTotal", "ChoiceTotal": "168"}, "168"),
+        ({"Type": "None"}, ""),
+        ({"EnforceRange": "OFF", "Type": "None"}, ""),
+        ({"Type": "ChoicesTotal", "ChoiceTotal": "${e://Field/hours}"}, ""),
+    ],
+)
+def test_a_constant_sum_states_the_total_of_the_survey_and_no_other(
+    tmp_path: Path, settings: Mapping[str, str], total: str
+) -> None:
+    question = make_question("QID1", "CS", "VRTL", "Hours", choices=["Work", "Sleep"],
+                             Validation={"Settings": settings})  # fmt: skip
+    config, notes = import_workbook(make_survey([question]), tmp_path)
+    task = config.workbook.tasks[1]
+
+    assert isinstance(task.llm_text, str)
+    assert ("must add up" in task.llm_text) == bool(total)
+    assert (task.response_options or "") == (f"(0, {total})" if total else "")
+    assert task.var_type in ("integer", "float")
+    assert ("${e://Field/hours}" in " ".join(notes)) == ("${" in settings.get("ChoiceTotal", ""))
+
+
 def test_too_many_treatments_are_cut_and_reported(tmp_path: Path) -> None:
     questions = [text_entry(f"QID{n}", f"Question {n}") for n in range(1, 41)]
     blocks = {f"BL_{n}": [f"QID{n}"] for n in range(1, 41)}

@@ -51,6 +51,8 @@ _UNKNOWN_KINDS: Mapping[str, str] = {
     "Timing": "a timer of the page",
     "TreeTesting": "a tree test",
 }
+# The keys of a constant sum's total, of which an export has one.
+_TOTALS = ("ChoiceTotal", "TotalSum", "Total")
 _ON = frozenset(("true", "on", "1", "yes"))
 
 Key = tuple[str, ...]
@@ -221,22 +223,26 @@ class FormMaker:
             self.change(question, what)
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
-    def _shows_in_random_order(self, question: SurveyQuestion) -> bool:
+    def _shows_in_random_order(
+        self, question: SurveyQuestion, *, can_be_shuffled: bool = True
+    ) -> bool:
         given = as_mapping(question.keys.get("Randomization"))
         kind = as_text(given.get("Type"))
         if kind in ("", "None"):
             return False
-        fixed = [
-            as_text(id) for _, id in in_order(as_mapping(given.get("Advanced")).get("FixedOrder"))
-        ]
-        # The export writes the places that are drawn as {~Randomized~}.
-        is_partial = kind == "Advanced" and any(not id.startswith("{~") for id in fixed)
-        if kind == "All" or (kind == "Advanced" and fixed and not is_partial):
-            return True
-        self.leave_out(
-            question,
-            f"the random order of some of its choices ({kind}); the order is that of the survey",
+        advanced = as_mapping(given.get("Advanced")) if kind == "Advanced" else {}
+        fixed = [as_text(id) for _, id in in_order(advanced.get("FixedOrder"))]
+        is_subset = kind == "Subset" or bool(
+            in_order(advanced.get("RandomSubSet")) or in_order(advanced.get("Undisplayed"))
         )
+        # The export writes the places that are drawn as {~Randomized~}.
+        is_whole = kind == "All" or (fixed and all(id.startswith("{~") for id in fixed))
+        if is_whole and not is_subset and can_be_shuffled:
+            return True
+        what = f"the random order of {'its choices' if is_whole else 'some of its choices'}"
+        if is_subset:
+            what = "the random draw of its choices; all are offered"
+        self.leave_out(question, f"{what} ({kind}); the order is that of the survey")
         return False
 
     def _follow_ups(
@@ -328,6 +334,10 @@ class FormMaker:
             return QuestionForm((item, *more), recodes=recodes)
         what = format_count(len(choices), "choice")
         self.change(question, f"its {what}, each asked as a question with yes or no")
+        for choice in choices:
+            if as_text(choice.keys.get("ExclusiveAnswer")).lower() in _ON:
+                what = f"that choice {choice.id} excludes the others; both can be answered with yes"
+                self.leave_out(question, what)
         logic = {choice.id: as_mapping(choice.keys.get("DisplayLogic")) for choice in choices}
         items = (
             replace(
@@ -398,7 +408,10 @@ class FormMaker:
         if is_multiple:
             what = format_count(len(items), "cell")
             self.change(question, f"its {what}, each asked as a question with yes or no")
-        is_shuffled = is_single and not before and self._shows_in_random_order(question)
+        # A workbook shuffles single tasks, and a row of cells is several.
+        is_shuffled = not before and self._shows_in_random_order(
+            question, can_be_shuffled=is_single
+        )
         return QuestionForm(
             tuple(items), recodes=_recoded_values(table.keys), items_shuffled=is_shuffled
         )
@@ -418,6 +431,7 @@ class FormMaker:
             items += form.items if form else ()
         if not items:
             return self._no_form(question, "a side by side table without columns")
+        self._shows_in_random_order(question, can_be_shuffled=False)
         return QuestionForm(tuple(items))
 
     def slider(self, question: SurveyQuestion) -> QuestionForm | None:
@@ -449,18 +463,32 @@ class FormMaker:
     def constant_sum(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return a task for each item of a constant-sum question.
 
-        The participant's numbers for all items must add up to a total.
-
         Returns None if the question lacks items, or if the total is impossible.
         """
         stem, settings = self._question_text(question), question.validation
-        totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))
-        total = next((number for each in totals if (number := as_number(each))), 100.0)
+        listed = self._listed_choices(question)
+        given = next((text for key in _TOTALS if (text := as_text(settings.get(key)).strip())), "")
+        total = as_number(given)
+        # Without this check, Qualtrics adds the numbers up and accepts any of them.
+        if as_text(settings.get("Type")) != "ChoicesTotal" or total is None:
+            if "${" in given:
+                self.leave_out(
+                    question, f"its total, the piped value {given}; any number is accepted"
+                )
+            # Only a slider has bounds of its own.
+            sides = [
+                as_number(question.configuration.get(f"CSSlider{side}")) for side in ("Min", "Max")
+            ]
+            low, high = sides if question.selector in ("HSLIDER", "HBAR") else (None, None)
+            bounds = (low, high) if low is not None and high is not None and low < high else None
+            return self._numbers(
+                question, lambda text: f"{stem}\n\n{listed}\n\nHow much is it for “{text}”?",
+                bounds, is_whole=False,
+            )  # fmt: skip
         if total <= 0:
             return self._no_form(question, f"a constant sum of {total:g}")
         self.change(question, f"its total of {total:g} is stated in the text, and not checked")
         told = f"All numbers together must add up to {number_text(total)}."
-        listed = self._listed_choices(question)
         return self._numbers(
             question, lambda text: f"{stem}\n\n{listed}\n\n{told} How much is it for “{text}”?",
             (0.0, total), is_whole=total.is_integer(),
@@ -490,8 +518,8 @@ class FormMaker:
         return "\n".join(f"- {text}" for text in texts)
 
     def _numbers(
-        self, question: SurveyQuestion, words: Callable[[str], str], bounds: tuple[float, float],
-        *, is_whole: bool,
+        self, question: SurveyQuestion, words: Callable[[str], str],
+        bounds: tuple[float, float] | None, *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
         choices = self._choices_of(question)
         if not choices:
@@ -528,7 +556,10 @@ class FormMaker:
             for choice in question.choices():
                 text = self._plain_text(question, choice.html, in_one_line=True)
                 items.append(Item((choice.id,), f"_{choice.id}", f"{stem}\n\n{text}"))
-            return QuestionForm(tuple(items)) if items else self._no_form(question, "an empty form")
+            if not items:
+                return self._no_form(question, "an empty form")
+            is_shuffled = self._shows_in_random_order(question)
+            return QuestionForm(tuple(items), items_shuffled=is_shuffled)
         if not _is_number_check(question):
             return QuestionForm((Item((), "", stem),))
         given = as_mapping(question.validation.get("ValidNumber"))
