@@ -56,6 +56,12 @@ def test_more_draws_than_rows_are_as_many_as_the_weights_ask_for(tmp_path: Path)
     assert set(Counter(equal.sample_rows(8, generator(1, ("p",)))).values()) == {2, 3}
 
 
+def test_a_column_weights_holds_weights_too(tmp_path: Path) -> None:
+    """The messages of other sources call it a column of weights, and send to this one."""
+    panel = read_panel(write_panel(tmp_path, "age,weights", "30,1", "40,8", "50,1"))
+    assert panel.weights == (1.0, 8.0, 1.0)
+
+
 def test_rows_with_weight_zero_are_never_drawn(tmp_path: Path) -> None:
     panel = read_panel(write_panel(tmp_path, "age,weight", "30,0", "40,2", "50,1"))
     assert set(panel.sample_rows(20, generator(3, ()))) == {1, 2}
@@ -87,6 +93,9 @@ def test_quotas_are_filled_from_a_panel(tmp_path: Path) -> None:
         (["age,weight", "30,much", "40,2"], "weight", "2", "not a weight"),
         (["age,weight", "30,nan"], "weight", "2", "not a weight"),
         (["age,weight", "30,0"], "weight", "", "all weights are 0"),
+        (["age,weight", "30,2", "40,"], "weight", "3", "empty"),
+        (["age,weights", "30,1", "40,-2"], "weights", "3", "not a weight"),
+        (["age,weight,weights", "30,1,2"], "", "", "both hold weights"),
         (["age,sex", "old,F"], "age", "2", "not a valid age"),
         (["age,country", "30,Chile"], "name", "2", "drawn from the American"),
     ],

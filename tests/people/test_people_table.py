@@ -241,7 +241,9 @@ def test_nan_is_missing_in_every_format(tmp_path: Path, kind: str) -> None:
     full, gap = read_personas(path)
     assert (full.text, full.demographics, full.extra) == ("a 31-year-old person.", {"age": 31}, {})
     assert (gap.text, gap.demographics) == ("a person. Trust: 2.5.", {})
-    assert read_panel(path).weights == (1.0, 0.5)
+    # The first weight is missing, and no default would be its value.
+    with pytest.raises(InputError, match="weight: empty"):
+        read_panel(path)
 
 
 @pytest.mark.parametrize("cell", [math.inf, [1.0, math.nan], {"score": -math.inf}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import join_words
+from folkmoot.people.persona import Persona
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded.profile import (
     Given,
@@ -23,6 +25,7 @@ from folkmoot.people.sources.table_files import (
     first_line,
     group_problems,
     has_decimal_comma,
+    is_weight_column,
 )
 
 # Columns that a table of another country must fill. Missing values would be drawn from the American
@@ -74,25 +77,29 @@ def read_panel(path: Path) -> Panel:
 
     Raises InputError with every problem and its line.
     """
-    # The columns are the fields of `Given`, `weight` (default 1) and `country` (default `us`).
+    # The columns are the fields of `Given`, `weight` (each row counts once without it) and
+    # `country` (default `us`).
     rows: list[Mapping[str, object]] = []
     weights: list[float] = []
     problems: list[Problem] = []
-    for line, person in enumerate(table.read_personas(path), first_line(path)):
+    personas = table.read_personas(path)
+    weight_column = _find_weight_column(personas, path)
+    for line, person in enumerate(personas, first_line(path)):
         row = {**person.demographics, **person.extra, "name": person.name or None}
-        weight = _parse_weight(row.get("weight", 1))
+        cell = row.get(weight_column) if weight_column else 1
+        weight = _parse_weight(cell)
         row_problems = check_profile(row, str(line))
         if weight is None:
-            cell = row["weight"]
+            # A missing weight has no default: 1 is little beside 1,200 and much beside 0.02.
             hint = POINT_HINT if has_decimal_comma(cell) else "give a number of 0 or more"
-            problem = f"{cell!r} is not a weight"
-            row_problems.append(Problem(problem, where=str(line), key="weight", hint=hint))
+            problem = "empty" if cell is None else f"{cell!r} is not a weight"
+            row_problems.append(Problem(problem, where=str(line), key=weight_column, hint=hint))
         row_problems += check_foreign_gaps(row, str(line))
         problems += [replace(problem, file=str(path)) for problem in row_problems]
         rows.append(row)
         weights.append(weight or 0.0)
     if not problems and not sum(weights):
-        problems.append(Problem("all weights are 0", str(path), key="weight"))
+        problems.append(Problem("all weights are 0", str(path), key=weight_column))
     if problems:
         raise InputError(group_problems(problems))
     known = (
@@ -114,6 +121,15 @@ def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
         missing = [key for key in missing if key != "income"]
     hint = "fill it in: a missing value would be drawn from the American population"
     return [Problem("empty", where=line, key=key, hint=hint) for key in missing]
+
+
+def _find_weight_column(personas: Iterable[Persona], path: Path) -> str:
+    # Returns "" if no row has a weight.
+    columns = sorted({key for person in personas for key in person.extra if is_weight_column(key)})
+    if len(columns) > 1:
+        problem = f"the columns {join_words(columns)} both hold weights"
+        raise InputError(Problem(problem, str(path), hint="keep one of them"))
+    return columns[0] if columns else ""
 
 
 def _parse_weight(value: Any) -> float | None:
