@@ -372,6 +372,15 @@ def test_personas_are_built_listed_and_migrated(study_folder: Path) -> None:
     assert run_folkmoot("personas", "build", "3", "--source", "table").exit_code == 2
 
 
+def test_options_that_a_source_of_personas_ignores_are_told(study_folder: Path) -> None:
+    words = ("personas", "build", "3", "--budget", "1")
+    assert "--budget has no effect: the source quota asks no model" in run_folkmoot(*words).stderr
+    (study_folder / "people.csv").write_text("name,age\nAnn,30\n")
+    # Quota personas would be taken for the people of the file.
+    refused = run_folkmoot("personas", "build", "3", "--file", "people.csv")
+    assert refused.exit_code == 2 and "the source quota reads no file" in refused.stderr
+
+
 def test_persons_with_equal_attributes_are_one_persona_of_the_pool(study_folder: Path) -> None:
     rows = ["person,item,before,after,sex", "p0,A.,1,1,M", "p1,A.,2,4,F", "p2,A.,3,3,F"]
     (study_folder / "people.csv").write_text("\n".join(rows))

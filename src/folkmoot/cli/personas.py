@@ -27,8 +27,8 @@ from folkmoot.engine.run.runner import run_study, study_from_settings
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
-from folkmoot.errors import InputError
-from folkmoot.hints import shorten
+from folkmoot.errors import InputError, Problem
+from folkmoot.hints import join_words, shorten
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.people.enrichment import enrich_persona, key_of
 from folkmoot.people.persona import Persona
@@ -104,11 +104,17 @@ def build_command(
 ) -> None:
     """Create personas and add them to the pool."""
     pool, seed = Pool(pool_path), options.seed or 0
+    if source in (*installed_sources(), "table"):
+        _warn_of_options_without_effect(source, options)
     if source == "grounded" and file is not None:
         personas = PersonaGenerator(panel=read_panel(file)).personas(
             count, generator(seed, ("personas", source))
         )
     elif source in installed_sources():
+        # Personas without any row of the file would look like the people in it.
+        if file is not None:
+            hint = "leave it out, or add --source grounded, table or persona_hub"
+            raise InputError(Problem(f"--file: the source {source} reads no file", hint=hint))
         personas = find_persona_source(source)(count, generator(seed, ("personas", source)))
     elif source == "table":
         personas = _from_table(file, count)
@@ -126,6 +132,14 @@ def build_command(
         f"{len(pool.load_personas()):,} in total",
         soft_wrap=True,
     )
+
+
+def _warn_of_options_without_effect(source: str, options: RunOptions) -> None:
+    given = {"--model": options.model, "--budget": options.budget, "--key": options.key}
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        have = "has" if len(names) == 1 else "have"
+        print_warning(f"{join_words(names)} {have} no effect: the source {source} asks no model")
 
 
 def migrate_command(folders: list[Path], pool_path: Path) -> None:
