@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import folkmoot
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.view.people import count_of
 from tests.servers.pages import PageServer
 from tests.view import hostile
 from tests.view.conftest import create_viewer_server, wait_for_computed_page
@@ -148,6 +149,18 @@ def test_findings_of_every_study_type_hold_no_style_or_script(page_server: PageS
         response = wait_for_computed_page(page_server, f"/run/{study}/-/findings")
         assert response.status == 200 and Page(response.text).executable_parts == []
         assert "How far to trust it" in response.text and "Main findings" in response.text
+
+
+def test_a_participant_of_several_conversations_counts_once(
+    outputs: Path, page_server: PageServer
+) -> None:
+    """The residents of a town hall are the same at all levels."""
+    residents = RunFolder(outputs / "town_hall").read_table("residents").height
+    assert count_of(RunFolder(outputs / "town_hall")) == residents
+    text = page_server.get("/run/town_hall/-/people").text
+    assert f"{residents} people, in {2 * residents} rows: one for each conversation" in text
+    page = page_server.get("/run/town_hall/-/person?id=set01_lv1/A01").text
+    assert "Also takes part in" in page and "/person?id=set01_lv4%2FA01" in page
 
 
 def test_participants_are_filtered_by_displayed_values(page_server: PageServer) -> None:

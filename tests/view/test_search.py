@@ -20,7 +20,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, cache_folder
 from folkmoot.view import search
 from folkmoot.view.overview import open_overview_cache
-from folkmoot.view.search import INDEX, _mark_matches, _query_expression
+from folkmoot.view.search import INDEX, PER_PAGE, _mark_matches, _query_expression
 from tests.servers.pages import PageServer
 from tests.view.conftest import create_viewer_server, wait_for_search_results
 
@@ -49,6 +49,22 @@ def test_search_finds_all_matching_replies_of_the_journal(run_copy: Path) -> Non
             wait_for_search_results(server, "copy", '"the oven"')
         ) <= read_reply_count(wait_for_search_results(server, "copy", "the oven"))
         assert read_reply_count(wait_for_search_results(server, "copy", "wombat")) == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "word"),
+    [("negotiation", "Moderator"), ("workbook", "facilitator"), ("town_hall", "plan")],
+)
+def test_search_finds_speakers_by_their_name_or_role(
+    run: str, word: str, page_server: PageServer
+) -> None:
+    page = wait_for_search_results(page_server, run, word)
+    (link,) = re.findall(rf'href="(/run/{run}/-/search\?by=[^"]*)"', page)
+    said = page_server.get(html.unescape(link)).text
+    count = re.search(r'role="status">(\d+) utterance', said)
+    assert count is not None and int(count[1]) > 0
+    texts = re.findall(r'<p class="text">([^<]*)</p>', said)
+    assert len(texts) == min(int(count[1]), PER_PAGE) and all(texts)
 
 
 def list_reply_texts(reply: str) -> list[str]:

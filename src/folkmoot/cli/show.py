@@ -155,7 +155,8 @@ def _render_overview(run: RunFolder) -> Iterator[Text]:
     yield from _render_remaining_count(len(rooms))
     participants = table_of(run, "", "", 0, MAX_LISTED_ITEMS)
     if participants.rows:
-        yield from _render_title(f"Participants ({participants.all:,})")
+        rows = f" in {participants.all:,} rows" * (participants.all > participants.all_people)
+        yield from _render_title(f"Participants ({participants.all_people:,}{rows})")
     people = people_of(run)
     ends = bool(people.table) and has_endings(run.scan_table(people.table))
     excluded_columns = {*people.key_columns, *(["status"] if ends else [])}

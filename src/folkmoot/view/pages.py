@@ -58,7 +58,13 @@ from folkmoot.view.run_list import (
     grid_names,
     read_run_status,
 )
-from folkmoot.view.search import PER_PAGE, Searches
+from folkmoot.view.search import (
+    MAX_SPEAKERS,
+    PER_PAGE,
+    Searches,
+    find_speakers,
+    list_said_by,
+)
 from folkmoot.view.site import (
     UNREADABLE,
     Guard,
@@ -337,6 +343,8 @@ class Reader:
                 "more": hidden_count,
                 "total": page.total,
                 "all": page.all,
+                "people": page.people,
+                "all_people": page.all_people,
                 "levels": page.levels,
                 "step": STEP,
                 "others": page.others,
@@ -442,11 +450,19 @@ class Reader:
             request.query_params.get("q", ""),
             read_sent_number(request.query_params.get("start")) or 0,
         )
-        results = self.searches.find_replies(run, query, start)
+        speaker_id = request.query_params.get("by", "")
+        results = (
+            list_said_by(run, speaker_id, start)
+            if speaker_id
+            else self.searches.find_replies(run, query, start)
+        )
+        speakers = [] if speaker_id or start else find_speakers(run, query)
         return render_page(
             "search.html.j2",
-            {**context, "find": query, "found": results, "start": start, "step": PER_PAGE},
-        )
+            {**context, "find": query, "found": results, "start": start, "step": PER_PAGE,
+             "by": speaker_id, "speakers": speakers[:MAX_SPEAKERS],
+             "more_speakers": len(speakers) - MAX_SPEAKERS},
+        )  # fmt: skip
 
     def search_all(self, request: Request) -> Response:
         """Search all runs until the time limit."""

@@ -1,14 +1,15 @@
 """The participants of a run as one table with one row per participant."""
 # The table has all values that are recorded once per participant.
 # In a finished run, the participants are the rows of the largest table with unique ids. Other
-# tables with one row per participant are joined to it. In a run in progress, the participants come
-# from the plan, or else from the questions asked until now.
+# tables with one row per participant are joined to it. If participants take part in several
+# conversations, the table has a row for each of them, and each participant counts once. In a run
+# in progress, the participants come from the plan, or else from the questions asked until now.
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,9 @@ class People:
     within: tuple[str, ...]
     # The column with the participant's id.
     id: str
+    # The columns that identify a participant in all their conversations, such as those of a town
+    # hall at several levels. Empty if each row is another participant.
+    person: tuple[str, ...] = ()
     # Without a table: the participants that the plan or the journal names.
     drawn: pl.LazyFrame = field(default_factory=pl.LazyFrame, compare=False)
 
@@ -93,14 +97,40 @@ def file_stamp(path: Path) -> tuple[int, int]:
 def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
     run = RunFolder(path)
     best_people, size = None, (0, 0)
+    tables: list[tuple[int, str, tuple[str, ...]]] = []
     for name in run.table_names():
         if name in ENGINE_TABLES:
             continue
         columns = _column_names(run, name)
         keys = _key_columns(columns)
-        if keys and (rows := _unique_row_count(run, name, keys)) and (rows, len(columns)) > size:
+        if not keys or not (rows := _unique_row_count(run, name, keys)):
+            continue
+        tables.append((rows, name, keys))
+        if (rows, len(columns)) > size:
             best_people, size = People(name, keys[:-1], keys[-1]), (rows, len(columns))
-    return best_people
+    if best_people is None:
+        return None
+    return replace(best_people, person=_person_columns(run, best_people, tables))
+
+
+def _person_columns(
+    run: RunFolder, people: People, tables: Sequence[tuple[int, str, tuple[str, ...]]]
+) -> tuple[str, ...]:
+    # The shortest other table that names each participant of `people.table` once says who they are.
+    # `tables`: row count, name and key columns of each table with unique keys.
+    columns = _column_names(run, people.table)
+    row_count = int(run.scan_table(people.table).select(pl.len()).collect().item())
+    for rows, name, keys in sorted(tables):
+        within = keys[:-1]
+        if rows >= row_count or not set(within) <= set(columns):
+            continue
+        person = (*within, people.id)
+        named = run.scan_table(name).select(pl.col(key).cast(pl.String) for key in keys)
+        shown = run.scan_table(people.table).select(pl.col(key).cast(pl.String) for key in person)
+        missing = shown.join(named, left_on=person, right_on=keys, how="anti", nulls_equal=True)
+        if not missing.collect().height:
+            return person
+    return ()
 
 
 @lru_cache(maxsize=8)
@@ -132,7 +162,8 @@ def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
                 )
         is_unique = not joined[id_column].is_duplicated().any()
         within = () if is_unique else tuple(filter(None, [_nearest_column(joined.columns)]))
-        return People("", within, id_column, joined.lazy())
+        person = tuple(key for key in (*table.key, id_column) if key in joined.columns)
+        return People("", within, id_column, tuple(dict.fromkeys(person)), joined.lazy())
     return None
 
 
@@ -144,7 +175,8 @@ def _asked_participants(run: RunFolder) -> People:
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     answers = run.scan_table("answers") if run.has_table("answers") else empty
     participants = answers.filter(role=PARTICIPANT_ROLE).select("speaker_id", "role")
-    return People("", (), "speaker_id", participants.unique(maintain_order=True).collect().lazy())
+    drawn = participants.unique(maintain_order=True).collect().lazy()
+    return People("", (), "speaker_id", drawn=drawn)
 
 
 def journal_of(run: RunFolder) -> JournalReader | None:
@@ -193,11 +225,29 @@ def _key_of(columns: Sequence[str]) -> pl.Expr:
 
 def count_of(run: RunFolder) -> int | None:
     """Return the number of participants. Returns None if none are recorded."""
-    complete = not isinstance(run, RunSoFar) and run.table_names()
-    people = _recorded_people(run.path, state_of(run)) if complete else None
-    if people is None:
+    if isinstance(run, RunSoFar) or not run.table_names():
         return None
-    return int(run.scan_table(people.table).select(pl.len()).collect().item())
+    people = people_of(run)
+    rows = run.scan_table(people.table) if people.table else people.drawn
+    return _count_people(rows, people) or None
+
+
+def _count_people(rows: pl.LazyFrame, people: People) -> int:
+    return int(
+        rows.select(people.person or people.key_columns).unique().select(pl.len()).collect().item()
+    )
+
+
+def other_keys(frame: pl.LazyFrame, people: People, row: Mapping[str, object]) -> list[str]:
+    """Return the keys of the other rows of a participant, who may be in several conversations.
+
+    - `row`: a row of `frame`, the table of participants.
+    """
+    if not people.person:
+        return []
+    conditions = (pl.col(column).eq_missing(pl.lit(row[column])) for column in people.person)
+    keys = frame.filter(*conditions, pl.col(KEY_COLUMN) != row[KEY_COLUMN]).select(KEY_COLUMN)
+    return keys.collect()[KEY_COLUMN].to_list()
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
@@ -380,6 +430,9 @@ class Page:
     total: int
     # The number of all rows.
     all: int
+    # The number of participants of the matching rows, and of all rows. Each counts once.
+    people: int
+    all_people: int
     # Columns that can be used as filters, with the counts of their values.
     levels: list[tuple[str, list[tuple[TableCell, int]]]]
     # Tables with several rows per participant, with their columns.
@@ -393,6 +446,7 @@ class Shape(NamedTuple):
 
     columns: list[str]
     all: int
+    all_people: int
     levels: list[tuple[str, list[tuple[TableCell, int]]]]
 
 
@@ -433,7 +487,9 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -
         matched = matched.sort(
             sort_column, descending=is_descending, nulls_last=True, maintain_order=True
         )
-    count = matched.select(pl.len())
+    count = matched.select(
+        pl.len(), pl.struct(people.person or people.key_columns).n_unique().alias("n")
+    )
     total, page_rows = pl.collect_all(
         [count, matched.slice(start, max_rows).select(KEY_COLUMN, *columns)]
     )
@@ -445,8 +501,10 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -
     return Page(
         columns,
         keyed_page_rows,
-        int(total.item()),
+        total["len"].item(),
         shape.all,
+        total["n"].item(),
+        shape.all_people,
         shape.levels,
         columns_by_table,
         unknown_columns,
@@ -468,7 +526,7 @@ def _frame_shape(frame: pl.LazyFrame, people: People) -> Shape:
         has_few_levels = 1 < counts.height <= min(MAX_LEVELS, known_cells.len() // 2)
         if has_few_levels and not known_cells.dtype.is_float():
             levels.append((name, list(counts.iter_rows())))
-    return Shape(columns, collected.height, levels)
+    return Shape(columns, collected.height, _count_people(frame, people), levels)
 
 
 def _short_columns(frame: pl.DataFrame, people: People) -> list[str]:

@@ -22,6 +22,7 @@ from folkmoot.view.people import (
     NAMES,
     journal_of,
     names_in,
+    other_keys,
     people_frame,
     people_of,
     records_of,
@@ -71,6 +72,8 @@ class Person:
     talk: tuple[ReplyView, ...]
     # (table, first rows, number of all rows).
     records: tuple[tuple[str, ResultTable, int], ...]
+    # The keys of the same participant in other conversations.
+    elsewhere: tuple[str, ...] = ()
 
 
 def find_person(run: RunFolder, key: str) -> Person:
@@ -119,6 +122,7 @@ def find_person(run: RunFolder, key: str) -> Person:
         tuple(_decisions_in_order(with_derived_tables(run, part_of=row), parts[-1], talk)),
         tuple(talk),
         tuple((table, _records_table(frame), frame.height) for table, frame in records),
+        tuple(other_keys(all_people, people, rows[0])) if rows else (),
     )
 
 

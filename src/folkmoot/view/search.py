@@ -14,11 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
 from markupsafe import Markup, escape
 from polars.exceptions import PolarsError
 from starlette.exceptions import HTTPException
 
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.errors import StorageError
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import collapse_spaces
@@ -34,6 +36,8 @@ REPLIES_PER_BATCH = 2000
 # Seconds that a page waits for the index.
 MAX_WAIT_SECONDS = 0.25
 PER_PAGE = 50
+# Most speakers that a page lists by their name or role.
+MAX_SPEAKERS = 20
 # Search in all runs: seconds that a page takes, and results shown of each run.
 MAX_WAIT_FOR_ALL_SECONDS, MAX_HITS_PER_RUN = 0.4, 3
 DAMAGED = (sqlite3.Error, OSError, StorageError, PolarsError)
@@ -55,6 +59,16 @@ class Hit(NamedTuple):
     place: str
     # The text around the first match, with the matches marked.
     words: Markup
+
+
+class FoundSpeaker(NamedTuple):
+    """A speaker with all words of a search query in the id, name or role."""
+
+    id: str
+    # The names and roles, which may differ between conversations.
+    label: str
+    # The number of utterances, and of replies that are none.
+    utterances: int
 
 
 class SearchResult(NamedTuple):
@@ -164,6 +178,91 @@ class Searches:
         # An exception in a thread has no caller, so the page shows the message.
         except Exception as error:
             self._failed[run.path] = str(error)
+
+
+def find_speakers(run: RunFolder, query: str) -> list[FoundSpeaker]:
+    """Return the speakers with all words of a query in the id, name or role.
+
+    Those who said most come first.
+    """
+    patterns = [rf"(?i)\b{re.escape(word)}" for word in _query_words(query)]
+    said = _said_by_speaker(run)
+    if not patterns or said is None:
+        return []
+    names = (pl.col(name).drop_nulls().unique(maintain_order=True) for name in ("name", "role"))
+    speakers = said.group_by("speaker_id").agg(*names, pl.len()).collect()
+    found: list[FoundSpeaker] = []
+    for speaker_id, own_names, roles, count in speakers.iter_rows():
+        # A moderator is often named after the role.
+        labels = {label.casefold(): label for label in reversed((*own_names, *roles))}
+        label = ", ".join(reversed(labels.values()))
+        if all(re.search(pattern, f"{speaker_id} {label}") for pattern in patterns):
+            found.append(FoundSpeaker(speaker_id, label, count))
+    return sorted(found, key=lambda speaker: (-speaker.utterances, speaker.id))
+
+
+def list_said_by(
+    run: RunFolder, speaker_id: str, start: int = 0, max_hits: int = PER_PAGE
+) -> SearchResult:
+    """Return what one speaker said, in the order of the tables."""
+    said = _said_by_speaker(run)
+    if said is None:
+        return SearchResult([], 0, 1.0)
+    rows = said.filter(speaker_id=speaker_id).collect()
+    shown = list(rows.slice(start, max_hits).iter_rows(named=True))
+    replies = _replies_at(run, [row["address"] for row in shown if row["text"] is None])
+    hits = [
+        Hit(
+            row["address"],
+            speaker_id,
+            row["role"] or "",
+            place_of(row["address"] or f"{row['scope'] or ''}/"),
+            _shorten_text(row["text"] or replies.get(row["address"], "")),
+        )
+        for row in shown
+    ]
+    return SearchResult(hits, rows.height, 1.0)
+
+
+def _shorten_text(text: str) -> Markup:
+    shown = collapse_spaces(_searchable_text(text))
+    return escape(shown[: 2 * CONTEXT_CHARACTERS] + "…" * (len(shown) > 2 * CONTEXT_CHARACTERS))
+
+
+def _replies_at(run: RunFolder, addresses: Sequence[str]) -> dict[str, str]:
+    opened_journal = journal_of(run) if addresses else None
+    if opened_journal is None:
+        return {}
+    with opened_journal as journal:
+        entries = ((address, journal.entry_at(address)) for address in addresses)
+        return {address: entry.reply for address, entry in entries if entry is not None}
+
+
+def _said_by_speaker(run: RunFolder) -> pl.LazyFrame | None:
+    # One row for each utterance, and for each reply that is none, such as that of a planner. None
+    # if nothing is recorded yet. A text that no model wrote, such as an instruction, has no
+    # address. Texts of replies that are no utterance are in the journal only.
+    said: list[pl.LazyFrame] = []
+    if run.has_table(UTTERANCES):
+        renamed = {"speaker_name": "name", "speaker_role": "role"}
+        said.append(run.scan_table(UTTERANCES).rename(renamed, strict=False))
+    if run.has_table("answers"):
+        answers = run.scan_table("answers")
+        hidden = (pl.col("address").str.starts_with(start) for start in HIDDEN_ADDRESSES)
+        answers = answers.filter(~pl.any_horizontal(*hidden))
+        if said and "address" in said[0].collect_schema():
+            answers = answers.join(said[0], on="address", how="anti", maintain_order="left")
+        said.append(answers.with_columns(text=pl.lit(None, pl.String)))
+    frames: list[pl.LazyFrame] = []
+    for frame in said:
+        known = frame.collect_schema().names()
+        frames.append(
+            frame.select(
+                (pl.col(column) if column in known else pl.lit(None)).cast(pl.String).alias(column)
+                for column in ("address", "speaker_id", "name", "role", "scope", "text")
+            )
+        )
+    return pl.concat(frames) if frames else None
 
 
 def _build_index(run: RunFolder) -> None:
