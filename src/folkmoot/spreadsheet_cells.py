@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import posixpath
 import re
 import warnings
 import zipfile
@@ -42,6 +43,9 @@ LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 _NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
 # A format with fixed decimals or of percentages.
 _DECIMALS = re.compile(r"#?,?#*0(?:\.(0+))?(%?)")
+# The parts of a sheet that hold drawings, and a picture or a text in such a part.
+_DRAWING = re.compile(r'Target="([^"]{0,500}drawings/[^"]{1,500}\.xml)"')
+_DRAWN = re.compile(rb"<(?:\w+:)?(?:pic|t)[\s>]")
 _SAVE_AGAIN_HINT = "open it in a spreadsheet program and save it again as .xlsx"
 
 Kind = Literal["", "date", "error", "formula", "number"]
@@ -75,6 +79,8 @@ class RawSheet:
     hidden_rows: list[int] = field(default_factory=list)
     # (first, last) of each hidden range.
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)
+    # True if pictures or text boxes lie on the sheet. They belong to no cell.
+    has_drawings: bool = False
 
 
 def read_spreadsheet(path: Path) -> list[RawSheet]:
@@ -182,6 +188,7 @@ def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSh
         sheets.append(sheet)
         if "chartsheet" in relation.Type or relation.target not in reader.valid_files:
             continue
+        sheet.has_drawings = _has_drawings(reader.archive, relation.target)
         with reader.archive.open(relation.target) as source:
             for cell in _SheetReader(source, reader).filled_cells(sheet):
                 cells += 1
@@ -196,6 +203,20 @@ def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSh
                     return Problem(problem, where=sheet.name, hint=hint)
                 sheet.cells.append(cell)
     return sheets
+
+
+def _has_drawings(archive: zipfile.ZipFile, sheet_part: str) -> bool:
+    # Only pictures and texts count. A chart shows what the cells hold.
+    folder, name = posixpath.split(sheet_part)
+    parts = archive.namelist()
+    relations = f"{folder}/_rels/{name}.rels"
+    targets = (
+        _DRAWING.findall(archive.read(relations).decode(errors="replace"))
+        if relations in parts
+        else ()
+    )
+    drawings = {posixpath.normpath(posixpath.join("/", folder, target))[1:] for target in targets}
+    return any(_DRAWN.search(archive.read(part)) for part in sorted(drawings.intersection(parts)))
 
 
 class _SheetReader(WorkSheetParser):  # type: ignore[misc]

@@ -21,6 +21,8 @@ MIME_TYPES = {
     "webp": "image/webp",
 }
 UNSUPPORTED_TYPES = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
+# Types of other material, whose addresses are images only if they are marked as such.
+OTHER_MATERIAL = ("pdf", "mp4", "mov", "webm", "mp3")
 
 # The lengths in these patterns are bounded, so that the search takes linear time in any text.
 _URL = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
@@ -32,6 +34,12 @@ _PATH = r"https?://[^\s<>\"'()\[\]{}|\\^`?#]{1,2000}"
 _TYPE = rf"\.(?:{'|'.join((*MIME_TYPES, *UNSUPPORTED_TYPES))})(?![\w/.%-]{{0,100}}\w)"
 _QUERY = r"(?:[?#][^\s<>\"'()\[\]{}|\\^`]{0,2000}[\w=&%/-])?"
 _IMAGE = re.compile(f"{_MARKED}|({_PATH}{_TYPE}{_QUERY}|{_DATA})", re.IGNORECASE)
+# The beginning of an image in Markdown or of image data, and a tag with the name of a file.
+_MARK = re.compile(
+    r"!\[[^\]\n]{0,500}\]\([^\n)]{0,200}\)?|data:image/[\w.+-]{1,50};base64,"
+    rf"|\[image:[^\]\n]{{0,500}}\.(?:{'|'.join((*MIME_TYPES, *UNSUPPORTED_TYPES))})\s*\]",
+    re.IGNORECASE,
+)
 _PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
 
 
@@ -67,6 +75,18 @@ class Image(NamedTuple):
 def find_image_references(text: str) -> list[Image]:
     """Return the images of a text in order, without repetitions."""
     return list(dict.fromkeys(image for image, _ in find_images(text)))
+
+
+def find_unusable_images(text: str) -> list[str]:
+    """Return the phrases of a text that mark an image but state no address of one."""
+    # A placeholder may complete an address.
+    spans = [match.span() for _, match in find_images(text)]
+    marks = {
+        match[0]: None
+        for match in _MARK.finditer(text)
+        if "{" not in match[0] and not any(a <= match.start() < end for a, end in spans)
+    }
+    return list(marks)
 
 
 def replace_images(text: str, keep: Collection[str] = ()) -> str:

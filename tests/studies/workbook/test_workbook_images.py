@@ -5,6 +5,7 @@ the requests.
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.errors import FatalModelError, InputError
 from folkmoot.models.scripted import ScriptedProvider
-from folkmoot.studies.workbook.preparation import config_advisories
+from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studies.workbook.workbook_builder import (
@@ -29,6 +30,7 @@ from tests.studies.workbook.workbook_builder import (
     save_workbook,
     with_cell,
     with_setting,
+    write_workbook,
 )
 from tests.sweeps import sample_daily
 
@@ -236,6 +238,65 @@ def test_the_notes_say_that_images_are_not_in_the_estimate(tmp_path: Path) -> No
         "interview_prompts!F3"
     )
     assert not any("images" in n for n in config_advisories(read_config(make_workbook(), tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "![plan](plan.png)",
+        "[IMAGE: pictures/plan.jpg]",
+        "![plan](https://example.org/my plan.png)",
+        "![plan](https://example.org/plan(1).png)",
+        "data:image/svg+xml;base64,PHN2Zz4=",
+    ],
+)
+def test_the_notes_name_a_marked_image_that_cannot_be_sent(mark: str, tmp_path: Path) -> None:
+    book = with_cell(make_workbook(), f"{PROMPTS}3", f"What is fair? {mark}")
+    notes = [n for n in config_advisories(read_config(book, tmp_path)) if "no image" in n]
+    assert [note.partition(": ")[0] for note in notes] == [f"{PROMPTS}3"]
+
+
+@pytest.mark.parametrize(
+    "text", [PLAN, f"![a]({PLAN})", "[IMAGE: a photo of the market]", f"![]({FRUIT})", "f(x)!"]
+)
+def test_words_about_an_image_are_no_image_that_is_lost(text: str, tmp_path: Path) -> None:
+    book = with_cell(make_workbook(), f"{PROMPTS}3", f"What is fair? {text}")
+    assert not any("no image" in n for n in config_advisories(read_config(book, tmp_path)))
+
+
+def test_a_document_that_is_marked_as_an_image_is_a_mistake(tmp_path: Path) -> None:
+    text = "See ![the plan](https://example.org/plan.pdf)"
+    (found,) = find_mistakes(with_cell(make_workbook(), f"{PROMPTS}3", text), tmp_path)
+    assert found.startswith(f"book.xlsx:{PROMPTS}3: models accept no images of type pdf")
+    link = "See https://example.org/plan.pdf"
+    assert not find_mistakes(with_cell(make_workbook(), f"{PROMPTS}3", link), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_told"),
+    [
+        ("<xdr:pic><xdr:blipFill/></xdr:pic>", True),
+        ("<xdr:sp><xdr:txBody><a:p><a:r><a:t>Read</a:t></a:r></a:p></xdr:txBody></xdr:sp>", True),
+        ("<xdr:graphicFrame/>", False),
+    ],
+)
+def test_the_notes_name_a_sheet_with_pictures_or_text_boxes(
+    drawn: str, is_told: bool, tmp_path: Path
+) -> None:
+    book = make_workbook()
+    path = write_workbook(book, tmp_path / "book.xlsx")
+    number = list(book).index("interview_prompts")
+    with zipfile.ZipFile(path, "a") as file:
+        relation = '<Relationship Id="r1" Type="drawing" Target="drawings/drawing1.xml"/>'
+        relations = f"<Relationships>{relation}</Relationships>"
+        file.writestr(f"xl/_rels/s{number}.xml.rels", relations)
+        file.writestr("xl/drawings/drawing1.xml", f"<xdr:wsDr>{drawn}</xdr:wsDr>")
+    config = load_workbook_config(path)
+
+    notes = [n for n in config_advisories(config) if "pictures or text boxes" in n]
+    assert [("interview_prompts" in note) for note in notes] == [True] * is_told
+    # The plan of a run is the same as before, so that earlier runs can be resumed.
+    assert "sheets_with_drawings" not in config.model_dump_json()
 
 
 # --- the preview -----------------------------------------------------------------------------

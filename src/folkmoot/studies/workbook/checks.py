@@ -11,7 +11,13 @@ from itertools import islice
 
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
-from folkmoot.models.images import UNSUPPORTED_TYPES, Image, find_image_references
+from folkmoot.models.images import (
+    OTHER_MATERIAL,
+    UNSUPPORTED_TYPES,
+    Image,
+    find_image_references,
+    find_unusable_images,
+)
 from folkmoot.storage.run_folder import COMMON_FILES
 from folkmoot.studies.workbook.answers import ListedOptions, NumberRange, Options
 from folkmoot.studies.workbook.config import (
@@ -82,6 +88,16 @@ def cells_with_images(config: WorkbookConfig) -> list[str]:
     return list(cells)
 
 
+def cells_with_unusable_images(experiment: Experiment) -> dict[str, str]:
+    """Return the first phrase of each cell that marks an image without an address of one."""
+    found: dict[str, str] = {}
+    for text, where in (*all_prompt_texts(experiment), *filled_texts(experiment)):
+        # The checks report texts that cannot be filled in.
+        for mark in find_unusable_images(text) if isinstance(text, str) else ():
+            found.setdefault(where, mark)
+    return found
+
+
 def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
     """Yield the experiments of a workbook."""
     # At most `MOST_PERMUTATIONS_CHECKED` of them, to keep the check fast.
@@ -94,7 +110,7 @@ def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
 def image_problems(experiment: Experiment, problems: Problems) -> None:
     """Report images that cannot be sent, and options that are images."""
     for image, where in shown_images(experiment):
-        if image.file_extension in UNSUPPORTED_TYPES:
+        if image.file_extension in (*UNSUPPORTED_TYPES, *OTHER_MATERIAL):
             message = f"models accept no images of type {image.file_extension} ({image.url[:80]})"
             problems.add_problem(message, where, _SEND_AS)
     for play in experiment.tasks.values():

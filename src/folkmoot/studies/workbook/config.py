@@ -388,6 +388,8 @@ class Workbook(_Part):
     constants: tuple[Constant, ...] = Field((), description="The sheet of constants.")
     computed: tuple[Computed, ...] = Field((), description="The sheet of calculated values.")
     notes: tuple[str, ...] = Field((), description="Advisories for the researcher.")
+    # No part of the plan, so that earlier runs can be resumed.
+    sheets_with_drawings: tuple[str, ...] = Field((), exclude=True)
 
     @property
     def helper_names(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Utterance, build_
 from folkmoot.engine.study.expected_rows import ExpectedRows
 from folkmoot.engine.study.study import Preview
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import images_in_messages
@@ -24,7 +25,11 @@ from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator
 from folkmoot.studies.workbook.answers import FreeOptions, ListedOptions
 from folkmoot.studies.workbook.asking import build_task_prompt, fill_prompt
-from folkmoot.studies.workbook.checks import cells_with_images, design_problems
+from folkmoot.studies.workbook.checks import (
+    cells_with_images,
+    cells_with_unusable_images,
+    design_problems,
+)
 from folkmoot.studies.workbook.config import (
     Workbook,
     WorkbookConfig,
@@ -196,6 +201,7 @@ def config_advisories(config: WorkbookConfig) -> list[str]:
         *_option_notes(first),
         *_branch_notes(workbook),
         *_image_notes(config),
+        *_unread_notes(first),
         *_column_notes(workbook),
     ]
 
@@ -372,6 +378,21 @@ def _image_notes(config: WorkbookConfig) -> list[str]:
     cells = cells_with_images(config)
     note = "images are shown, and their tokens are not part of the estimate: "
     return [note + ", ".join(cells)] if cells else []
+
+
+def _unread_notes(experiment: Experiment) -> list[str]:
+    notes = [
+        f"the sheet {name} has pictures or text boxes, and participants see none of them: write "
+        "texts in cells, and images as addresses"
+        for name in experiment.workbook.sheets_with_drawings
+    ]
+    for where, mark in cells_with_unusable_images(experiment).items():
+        notes.append(
+            f"{where}: {shorten(mark, 60)} is no image that can be sent, so participants read it "
+            "as text: write an address that begins with https:// (%20 for a space, %28 and %29 "
+            "for parentheses)"
+        )
+    return notes
 
 
 def _column_notes(workbook: Workbook) -> list[str]:

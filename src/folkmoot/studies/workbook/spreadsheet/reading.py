@@ -113,6 +113,9 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
             for row, column, _ in sheet.iterate_cells():
                 report_hidden(sheet, row, column, problems)
     workbook = _read_sheets(sheets, layout, problems)
+    unread = tuple(name for name in sheet_names.values() if name in book.with_drawings)
+    if workbook is not None and unread:
+        workbook = workbook.model_copy(update={"sheets_with_drawings": unread})
     located = [replace(problem, file=path.name) for problem in problems.found]
     return (None if problems.structural else workbook), located
 

@@ -76,8 +76,9 @@ class Book:
 
     sheets: dict[str, Sheet]
     problems: Problems
-    # The names of hidden sheets.
+    # The names of hidden sheets, and of sheets with pictures or text boxes.
     hidden: frozenset[str]
+    with_drawings: frozenset[str]
 
 
 def read_book(path: Path) -> Book:
@@ -108,7 +109,9 @@ def read_book(path: Path) -> Book:
         ) from error
     for sheet in sheets.values():
         problems.notes += _garbled_texts(sheet)
-    return Book(sheets, problems, frozenset(raw.name for raw in raw_sheets if raw.is_hidden))
+    hidden = frozenset(raw.name for raw in raw_sheets if raw.is_hidden)
+    with_drawings = frozenset(raw.name for raw in raw_sheets if raw.has_drawings)
+    return Book(sheets, problems, hidden, with_drawings)
 
 
 # --- one cell ----------------------------------------------------------------------------------
