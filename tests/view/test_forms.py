@@ -77,6 +77,10 @@ def test_form_input_fits_the_schema() -> None:
         ({"a.stance": ["²"]}, "Stance: please choose one of the options."),
         ({"a.stance": ["1" * 9_000]}, "Stance: please choose one of the options."),
         ({"a.share": ["much"]}, "Share: please give a number; 'much' is none."),
+        (
+            {"a.share": ["1,5"]},
+            "Share: please write '1,5' without a comma, with a point before decimals.",
+        ),
     ],
 )
 def test_a_problem_names_its_field(form_values: dict[str, list[str]], says: str) -> None:

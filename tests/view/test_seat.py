@@ -150,8 +150,12 @@ async def fill_and_send(page: Page, answer_text: str = OPINION_TEXT) -> None:
     """Fill in the answer form of any kind and send it."""
     for box in await page.locator("form.answer textarea:visible").all():
         await box.fill(answer_text)
-    for box in await page.locator("form.answer input[type=number]:visible").all():
-        await box.fill(await box.get_attribute("min") or "1")
+    for box in await page.locator("form.answer input.number:visible").all():
+        # The lowest number, where the form tells one.
+        described_by = await box.get_attribute("aria-describedby") or ""
+        range_id = next((name for name in described_by.split() if name.endswith("-range")), "")
+        range_text = await page.locator(f'[id="{range_id}"]').inner_text() if range_id else "from 1"
+        await box.fill(range_text.split()[1])
     for group in await page.locator("form.answer fieldset.options:visible").all():
         if await group.locator("input[type=radio]").count():
             await group.locator("input").first.check()
@@ -289,7 +293,7 @@ async def test_three_humans_in_a_focus_group(tmp_path: Path, async_browser: Brow
         await second_tab.goto(first_link)
         assert await read_shown_state(second_tab) == await read_shown_state(page)
         await second_tab.close()
-        for number in await page.locator("form.answer input[type=number]").all():
+        for number in await page.locator("form.answer input.number").all():
             await number.fill("0.5")
         await page.locator("form.answer button.primary").dblclick()
 

@@ -74,7 +74,7 @@ async def fill(page: Page, kind: str) -> None:
     if kind == "choice":
         await page.get_by_label(OPTIONS[0]).check()
     elif kind == "own card":
-        await page.get_by_role("spinbutton", name="Age").fill("40")
+        await page.get_by_role("textbox", name="Age").fill("40")
     else:
         await page.locator("#answer [name=a]").fill("70")
 
@@ -115,6 +115,26 @@ async def test_a_double_click_answers_one_question(
         assert first.reply.done() and await read_shown_state(page) == second.id
         assert not second.reply.done()
         assert await page.locator("form.answer :checked").count() == 0
+
+
+@in_a_browser
+async def test_a_number_stays_as_it_was_typed(tmp_path: Path, async_browser: Browser) -> None:
+    """The mouse wheel does not change it, and a comma is not left out of 1,5."""
+    async with serve_seats(tmp_path, SeatSettings(), Seat("p_1")) as (seat_manager, links):
+        (seat_state,) = seat_manager
+        seat_manager.record_consent(seat_state)
+        page = await async_browser.new_page(viewport={"width": 800, "height": 400})
+        question = put_question(seat_manager, seat_state, "number")
+        await page.goto(links["p_1"])
+        box = page.locator("#answer [name=a]")
+        await box.press_sequentially("1,5")
+        await box.hover()
+        await page.mouse.wheel(0, -200)
+        await page.wait_for_function("scrollY < document.body.scrollHeight - innerHeight - 100")
+        assert await box.input_value() == "1,5"
+        await page.get_by_role("button", name="Send").click()
+        await expect(page.get_by_role("alert")).to_contain_text("a point before decimals")
+        assert await box.input_value() == "1,5" and not question.reply.done()
 
 
 @pytest.mark.nightly(part="pages")

@@ -134,7 +134,7 @@ async def test_a_human_gets_checks_messages_and_last_questions(
     await send_by_keyboard(page)
 
     assert "Your ranking" in await read_question(page)
-    for number, box in enumerate(await page.locator("input[type=number]").all()):
+    for number, box in enumerate(await page.locator("input.number").all()):
         await box.focus()
         await page.keyboard.type(str(3 - number))
     await check_page(page, "6_ranking")
@@ -142,7 +142,7 @@ async def test_a_human_gets_checks_messages_and_last_questions(
     await page.locator("form.answer input[type=radio]").first.focus()
     await page.keyboard.press("Space")
     await send_by_keyboard(page)
-    for number, box in enumerate(await page.locator("input[type=number]").all()):
+    for number, box in enumerate(await page.locator("input.number").all()):
         await box.focus()
         await page.keyboard.type(str(number + 1))
     await send_by_keyboard(page)
@@ -163,7 +163,7 @@ async def test_a_human_gets_checks_messages_and_last_questions(
     await page.keyboard.type("About cars.")
     await send_by_keyboard(page)
     await check_page(page, "8_afterwards")
-    await page.locator("form.answer input[type=number]").focus()
+    await page.locator("form.answer input.number").focus()
     await page.keyboard.type("3")
     await send_by_keyboard(page)
     await expect(page.locator("strong.code")).to_have_text("C-17")

@@ -529,6 +529,9 @@ def _parse_number(field: FormField, text: str) -> int | float:
     # Python refuses to convert thousands of digits, and to make a float of them.
     except (ValueError, OverflowError):
         problem = f"please give a number; {text!r} is none."
+        # A comma separates decimals for some humans, and thousands for others.
+        if "," in digits:
+            problem = f"please write {text!r} without a comma, with a point before decimals."
         field_prefix = f"{field.label}: " if field.label else ""
         raise ValueError(field_prefix + problem) from None
     return int(value) if isinstance(value, float) and value.is_integer() else value
