@@ -323,8 +323,7 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
         return meaning or ENGINE_COLUMNS.get(column, "")
 
     by = {
-        claim.by
-        or "condition": f"{describe_measure(claim.measure.rpartition('.')[0] + '.' + claim.by)}"
+        claim.by or "condition": describe_measure(f"{claim.named_table}.{claim.by}")
         for claim in claims
         if not claim.paired or claim.by != "when"
     }

@@ -48,7 +48,7 @@ def find_table(
     """
     # A table with conditions comes first. An earlier table without them may hold the same measure
     # of all participants, from before they were assigned to conditions.
-    named_table = claim.measure.rpartition(".")[0]
+    named_table = claim.named_table
     columns = measured_columns(claim)
     by_columns = (claim.by,) if claim.by else CONDITION_COLUMNS
     without_arms = ""
@@ -76,8 +76,9 @@ def column_kinds(table: pl.DataFrame | pl.LazyFrame) -> dict[str, str]:
 
 def measured_columns(claim: Claim) -> list[str]:
     """Return the columns that hold the measure of a claim: one, or one for each condition."""
-    column = claim.measure.rpartition(".")[2]
-    return [f"{arm}_{column}" for arm in claim.contrast] if claim.by == ACROSS else [column]
+    if claim.by == ACROSS:
+        return [f"{arm}_{claim.column}" for arm in claim.contrast]
+    return [claim.column]
 
 
 def find_declared(claim: Claim, tables: Tables) -> tuple[str, str | None]:
@@ -92,7 +93,7 @@ def find_declared(claim: Claim, tables: Tables) -> tuple[str, str | None]:
     # As after a run, the first table that can be compared is meant. A table that cannot be compared
     # is returned for the message that says why.
     table = find_table(claim, sorted(tables), kinds_of)
-    named_table, columns = claim.measure.rpartition(".")[0], measured_columns(claim)
+    named_table, columns = claim.named_table, measured_columns(claim)
     names = [table or named_table] if table or named_table else [*TABLES, *sorted(tables)]
     name = next((name for name in names if kinds_of(name).keys() >= {*columns}), "")
     return name, tables[name][columns[0]] if name else None

@@ -243,8 +243,8 @@ class ClaimReader:
         table = find_table(claim, self._run.table_names(), self._read_kinds)
         if not table:
             return f"no table has {claim.measure} and arms"
-        column = claim.measure.rpartition(".")[2]
-        return read_rows(self._read_columns(table, claim, column), column, claim)
+        columns = self._read_columns(table, claim, claim.column)
+        return read_rows(columns, claim.column, claim)
 
     def _read_kinds(self, name: str) -> Mapping[str, str]:
         if name not in self._kinds:
@@ -520,8 +520,7 @@ def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, pending: Sequen
     if empty_arms := [
         arm for arm, side in zip(claim.contrast, (first, second), strict=True) if not side.units
     ]:
-        column = claim.measure.rpartition(".")[2]
-        return f"{column} is unknown in {' and '.join(empty_arms)}"
+        return f"{claim.column} is unknown in {' and '.join(empty_arms)}"
     missing_rounds = [
         _count_missing_rounds(rows, claim.repeated) for rows in (first_rows, second_rows)
     ]
@@ -592,10 +591,10 @@ def as_declared(
 
     def table_of(other: Claim) -> str:
         declared = find_declared(other, tables)[0] if tables else ""
-        return declared or other.measure.rpartition(".")[0]
+        return declared or other.named_table
 
     # The claims of a study type name the columns of a table once.
-    name = table or claim.measure.rpartition(".")[0]
+    name = table or claim.named_table
     own = [other for other in others if table_of(other) == name]
     design = design_of(tables.get(name, ()), own)
     # A plan is read without the tables, and the columns of its claims count as they are written.
@@ -607,7 +606,7 @@ def as_declared(
     named = design.apply_to(named)
     if kind is None:
         return named
-    measure = claim.measure.rpartition(".")[2]
+    measure = claim.column
     units_of_same_contrast = (
         with_declared_unit(other, tables).unit
         for other in others

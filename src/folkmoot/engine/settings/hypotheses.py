@@ -181,9 +181,10 @@ def check_claims(returned: object, tables: Tables, conditions: Conditions) -> li
 def _may_be_undeclared(claim: Claim, tables: Tables) -> bool:
     # A protocol may record tables that the study type does not declare. A name that is similar to a
     # declared one is taken for a typing error.
-    named_table, _, column = claim.measure.rpartition(".")
     columns = {name for declared in tables.values() for name in declared}
-    name, declared_names = (named_table, set(tables)) if named_table else (column, columns)
+    name, declared_names = (
+        (claim.named_table, set(tables)) if claim.named_table else (claim.column, columns)
+    )
     return name not in declared_names and closest_name(name, declared_names) is None
 
 
@@ -198,18 +199,18 @@ def _comparison_of(hypothesis: Hypothesis, tables: Tables) -> tuple[str, ...]:
     # (table, column, first condition, second condition, direction), with the conditions in
     # alphabetical order. "A exceeds B" and "B falls below A" are one comparison, whatever the
     # margin.
-    named_table, _, column = hypothesis.measure.rpartition(".")
-    table = named_table or find_declared(hypothesis.as_claim(), tables)[0]
+    claim = hypothesis.as_claim()
+    table = claim.named_table or find_declared(claim, tables)[0]
     first, second = hypothesis.contrast
     direction = hypothesis.direction
     if first > second:
         first, second, direction = second, first, MIRRORED.get(direction, direction)
-    return table, column, first, second, direction
+    return table, claim.column, first, second, direction
 
 
 def _check_measure(claim: Claim, tables: Tables, claim_key: str) -> Problem | None:
     key = f"{claim_key}.measure"
-    named_table = claim.measure.rpartition(".")[0]
+    named_table = claim.named_table
     # With a condition in each column, the first of these columns is named.
     column = measured_columns(claim)[0]
     if named_table and named_table not in tables:
@@ -253,18 +254,17 @@ def _check_contrast(
     claim: Claim, tables: Tables, conditions: Conditions, key: str
 ) -> list[Problem]:
     table, _ = find_declared(claim, tables)
-    column = claim.measure.rpartition(".")[2]
     by = claim.by or next((name for name in CONDITION_COLUMNS if name in tables.get(table, ())), "")
     known = [*conditions.get(by, ())]
     # Without settings that switch the measure off, all conditions have it.
-    measured = [*conditions.get(f"{table}.{column}", known)]
+    measured = [*conditions.get(f"{table}.{claim.column}", known)]
     problems = []
     for arm in claim.contrast if known else ():
         if arm not in known:
             message = f"there is no {by} {arm} in this study with these settings"
             listed = f"there are: {', '.join(known)}"
         elif arm not in measured:
-            message = f"{column} is not recorded in the {by} {arm} with these settings"
+            message = f"{claim.column} is not recorded in the {by} {arm} with these settings"
             listed = f"it is recorded in: {', '.join(measured)}"
         else:
             continue

@@ -170,11 +170,11 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
     # Only claims about the same column are compared, because a study type may declare hundreds.
     results_by_column: dict[str, list[Result]] = {}
     for evaluated in evaluate_claims(run, claims_of_run(run, declared)):
-        column = evaluated.claim.measure.rpartition(".")[2]
+        column = evaluated.claim.column
         results_by_column.setdefault(column, []).append(evaluated)
     results_by_claim = {}
     for claim in declared:
-        result = find_result(claim, results_by_column[claim.measure.rpartition(".")[2]])
+        result = find_result(claim, results_by_column[claim.column])
         assert result is not None
         # Names and outcome stay its own, because the study type words them better. Conditions that
         # the claim does not name have the names of the run's plan.

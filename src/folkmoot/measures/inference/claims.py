@@ -169,6 +169,16 @@ class Claim:
         )
 
     @property
+    def named_table(self) -> str:
+        """The table that `measure` names, or an empty string if it names only a column."""
+        return self.measure.rpartition(".")[0]
+
+    @property
+    def column(self) -> str:
+        """The column that `measure` names."""
+        return self.measure.rpartition(".")[2]
+
+    @property
     def participant_key(self) -> tuple[str, ...]:
         """The columns of the subject that tell no rounds apart."""
         # A column of both, such as the experiment, tells rounds apart: one participant is then
@@ -178,10 +188,8 @@ class Claim:
     def is_same_measure(self, other: Claim) -> bool:
         """Return whether this claim and `other` are about the same measure in the same rows."""
         # A hypothesis may name its column without the table.
-        tables, columns = zip(
-            *(claim.measure.rpartition(".")[::2] for claim in (self, other)), strict=True
-        )
-        is_same_column = columns[0] == columns[1] and (tables[0] == tables[1] or not all(tables))
+        tables = self.named_table, other.named_table
+        is_same_column = self.column == other.column and (tables[0] == tables[1] or not all(tables))
         return is_same_column and (self.where, self.at_least) == (other.where, other.at_least)
 
     def is_same_contrast(self, other: Claim) -> bool:
@@ -230,7 +238,7 @@ class Claim:
     def measure_label(self) -> str:
         """The outcome of the claim, or else the name of its column in words."""
         reached = "" if self.at_least is None else f" of at least {self.at_least:g}"
-        return self.outcome or f"{self.measure.rpartition('.')[2].replace('_', ' ')}{reached}"
+        return self.outcome or f"{self.column.replace('_', ' ')}{reached}"
 
     @property
     def rows_label(self) -> str:

@@ -286,9 +286,7 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
     )
     # A file without any measure of the run is probably one of another study.
     if measures and not shared and all(read_measure(people, claim) is None for claim in measures):
-        names = dict.fromkeys(
-            f"{claim.measure.rpartition('.')[2]} ({name_measure(claim)})" for claim in measures
-        )
+        names = dict.fromkeys(f"{claim.column} ({name_measure(claim)})" for claim in measures)
         hint = f"the run measures {join_first([*names], MAX_LISTED)}"
         raise InputError(Problem(f"{path}: no column is a measure of the run", hint=hint))
 
@@ -308,16 +306,17 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
     # name the measure of each row.
     columns = people.tables["participants"].columns
     for measure in measures:
-        column = measure.measure.rpartition(".")[2]
         same_column = [claim for claim in measures if claim.measure == measure.measure]
         for name in (name for name, _ in measure.where if name not in columns):
             if (
-                column in columns
+                measure.column in columns
                 and len({dict(claim.where).get(name) for claim in same_column}) > 1
             ):
                 names = join_first([name_measure(claim) for claim in same_column], MAX_LISTED)
                 hint = f"it tells apart {names}"
-                raise InputError(Problem(f"{path}: {column} needs a column {name}", hint=hint))
+                raise InputError(
+                    Problem(f"{path}: {measure.column} needs a column {name}", hint=hint)
+                )
 
 
 def _numbers_in(runs: Sequence[Sample]) -> dict[str, list[pl.Series]]:

@@ -144,7 +144,7 @@ def compared_arms(people: Sample, runs: Sequence[Sample]) -> list[ArmsOfColumn]:
 def _shared_where(table: pl.DataFrame, measure: Claim) -> tuple[tuple[str, tuple[Level, ...]], ...]:
     # The rows of the measure, in rounds that the table of people has too. A table without the
     # measure, or with one value for all rounds, has no rounds to compare.
-    column = measure.measure.rpartition(".")[2]
+    column = measure.column
     is_long = column in table.columns
     known_columns = {
         name
@@ -230,7 +230,7 @@ def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False)
 
 
 def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim] | None:
-    column = measure.measure.rpartition(".")[2]
+    column = measure.column
     if sample.is_human:
         return _of_people(sample.tables["participants"], column, measure)
 

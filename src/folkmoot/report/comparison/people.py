@@ -117,7 +117,7 @@ def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
     """Return each measure and condition that a run shares with a file of human answers."""
     # Measures of the run's claims come before other columns of the table of participants.
     claims = with_shared_rounds(measures_of(run.claims), [people])
-    claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
+    claimed_columns = {measure.column for measure in claims}
     table = run.tables.get("participants")
     if table is not None:
         other_columns = [

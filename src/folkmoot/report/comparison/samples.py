@@ -198,7 +198,7 @@ def columns_of_runs(runs: Sequence[Sample], kind: pl.DataType) -> dict[str, list
     """
     columns: dict[str, list[pl.Series]] = {}
     for run in runs:
-        measured = (claim.measure.rpartition(".")[0] for claim in run.claims)
+        measured = (claim.named_table for claim in run.claims)
         for name in dict.fromkeys(("participants", *measured)):
             for column in run.tables.get(name, pl.DataFrame()):
                 if column.dtype == kind or (kind.is_numeric() and column.dtype.is_numeric()):
@@ -259,7 +259,7 @@ def _compared_tables(study: Study | None, tables: Iterable[str]) -> tuple[str, .
 
 def _number_ranges(study: Study, run: RunFolder, claims: Sequence[Claim]) -> dict[str, AnswerRange]:
     # The columns that a table of people may have. A column of another table may have another range.
-    tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
+    tables = {"participants", *(claim.named_table for claim in claims)}
     declared = column_ranges(row for row in study.tables if row.table in tables)
     return {**declared, **study.number_ranges(run)}
 
