@@ -10,11 +10,10 @@ import os
 import ssl
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -70,12 +69,6 @@ class HttpRequest(NamedTuple):
     # The limits of a large transfer. None means the limits of the connections (`seconds`, `limit`).
     seconds: float | None = None
     limit: int | None = None
-
-
-@dataclass
-class _TransferState:
-    # Set by aiohttp's trace when the body is handed to an open connection.
-    is_body_sent: bool = False
 
 
 class HttpConnections:
@@ -142,7 +135,7 @@ class HttpConnections:
         if self._session is None:
             is_secure = url.lower().startswith("https:")
             self._session = _client_session(secure=is_secure)
-        state, status = _TransferState(), 0
+        upload, status = aiohttp.UploadTracker(), 0
         try:
             # aiohttp never repeats a POST, even if a kept connection fails. The headers belong to
             # the request and not to the session, because aiohttp sends session headers to the proxy
@@ -155,7 +148,7 @@ class HttpConnections:
                 proxy=proxy,
                 allow_redirects=False,
                 timeout=_client_timeout(request.seconds) if request.seconds else self._timeout,
-                trace_request_ctx=state,
+                upload_tracker=upload,
             ) as response:
                 status = response.status
                 body = await _read_body(response, limit)
@@ -164,7 +157,7 @@ class HttpConnections:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             transfer_error = _classify_error(error, url, proxy)
             transfer_error.answer_began = 0 < status < 400
-            transfer_error.may_be_processed = state.is_body_sent and status < 400
+            transfer_error.may_be_processed = upload.bytes_written > 0 and status < 400
             raise transfer_error from None
 
 
@@ -235,25 +228,13 @@ def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.Cl
     import aiohttp
 
     context = _ssl_context() if secure else True
-    trace = aiohttp.TraceConfig()
-    trace.on_request_chunk_sent.append(_mark_body_as_sent)
     return aiohttp.ClientSession(
         # The rate limiter of the engine limits the calls, so the connector does not.
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=_DNS_SECONDS, ssl=context),
         headers={"User-Agent": "folkmoot"},
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=_client_timeout(None, silence),
-        trace_configs=[trace],
     )
-
-
-async def _mark_body_as_sent(
-    _session: aiohttp.ClientSession,
-    context: SimpleNamespace,
-    _chunk: aiohttp.TraceRequestChunkSentParams,
-) -> None:
-    if isinstance(context.trace_request_ctx, _TransferState):
-        context.trace_request_ctx.is_body_sent = True
 
 
 def _ssl_context() -> ssl.SSLContext:
