@@ -405,6 +405,19 @@ def test_answers_given_equally_often_are_all_named(given: list[str], says: str) 
     assert found.says.endswith(says)
 
 
+def test_a_treatment_without_answers_to_a_question_has_no_shares_of_answers() -> None:
+    row = {"var_name": "fair", "options": "yes; no", "status": "valid", "number": None}
+    chosen = pl.DataFrame([row | {"treatment": "calm", "session": "s1", "value": "yes"}])
+    values = pl.DataFrame({"session": ["s1"], "treatment": ["calm"], "name": ["give"],
+                           "number": [3.0]})  # fmt: skip
+    measure = Measure("give", ((1, "give"),), computed=False)
+    for finding in (
+        *option_shares(chosen, ["calm", "NONE"], {"fair": ["yes", "no"]}),
+        distribution_finding(measure, values, ["calm", "NONE"]),
+    ):
+        assert set(finding.grid.cells_of("treatment")) == {"calm"}
+
+
 def test_figures_beyond_those_shown_are_counted(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert index_findings(run)["play"].notes == ()
     monkeypatch.setattr(findings, "MOST_MEASURES", 1)

@@ -607,15 +607,10 @@ def _answers_by_treatment(
     shares: list[tuple[str, str, float]] = []
     for treatment in treatments:
         treatment_answers = answers.filter(treatment=treatment)["answer"].to_list()
+        # A treatment that was not asked the question has no shares, and not shares of 0 %.
         shares += [
-            (
-                name,
-                treatment,
-                treatment_answers.count(name) / len(treatment_answers)
-                if treatment_answers
-                else 0.0,
-            )
-            for name in names
+            (name, treatment, treatment_answers.count(name) / len(treatment_answers))
+            for name in (names if treatment_answers else ())
         ]
     table = ResultTable.from_records(
         [
