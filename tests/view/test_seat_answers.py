@@ -12,7 +12,7 @@ from typing import Literal
 
 import aiohttp
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 from pydantic import BaseModel, Field
 
 import folkmoot
@@ -115,6 +115,38 @@ async def test_a_double_click_answers_one_question(
         assert first.reply.done() and await read_shown_state(page) == second.id
         assert not second.reply.done()
         assert await page.locator("form.answer :checked").count() == 0
+
+
+@in_a_browser
+async def test_an_answer_that_was_stopped_on_its_way_can_be_sent_again(
+    tmp_path: Path, async_browser: Browser
+) -> None:
+    """The protection against double clicks ends when a form can no longer be under way."""
+    async with serve_seats(tmp_path, SeatSettings(), Seat("p_1")) as (seat_manager, links):
+        (seat_state,) = seat_manager
+        seat_manager.record_consent(seat_state)
+        page = await async_browser.new_page()
+        await page.clock.install()
+        question = put_question(seat_manager, seat_state, "text")
+        await page.goto(links["p_1"])
+        await fill(page, "text")
+        lost_routes: list[Route] = []
+
+        def lose_request(route: Route) -> None:
+            lost_routes.append(route)
+
+        await page.route("**/answer", lose_request)
+        send = page.get_by_role("button", name="Send")
+        await send.click(no_wait_after=True)
+        while not lost_routes:
+            await page.wait_for_timeout(20)
+        session = await page.context.new_cdp_session(page)
+        await session.send("Page.stopLoading")
+        await page.unroute("**/answer")
+        await page.clock.fast_forward(10_000)
+        await send.click()
+        await wait_for_change(page, question.id)
+        assert question.reply.done() and question.reply.result().text == "70"
 
 
 @in_a_browser

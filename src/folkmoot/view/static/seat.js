@@ -55,10 +55,15 @@ function count() {
 const part = document.getElementById("part");
 if (part && matchMedia("(max-width: 40rem)").matches && part.offsetHeight > innerHeight / 3) part.open = false;
 
+// A second click within this time sends nothing. Later, the first may have been stopped or lost.
+const RESEND_MS = 8000;
+function isSending(sentForm) {
+  return sentForm && Date.now() - Number(sentForm.dataset.sent || 0) < RESEND_MS;
+}
 for (const once of document.querySelectorAll("form.once")) {
   once.addEventListener("submit", (event) => {
-    if (once.dataset.sent) event.preventDefault();
-    once.dataset.sent = "1";
+    if (isSending(once)) event.preventDefault();
+    else once.dataset.sent = String(Date.now());
   });
 }
 
@@ -158,7 +163,7 @@ async function listen() {
         tag = reply.headers.get("ETag") || "";
         const news = await reply.json();
         showMessages(news.messages);
-        if (news.shows !== seat.dataset.shows && !(form && form.dataset.sent)) {
+        if (news.shows !== seat.dataset.shows && !isSending(form)) {
           if (wanted && wanted.checked && !["", "end", "lobby", "code"].includes(news.shows)) {
             ring();
             await pause(0.7);
