@@ -16,6 +16,9 @@ from folkmoot.errors import InputError, Problem
 REDACTED_KEY = "[key removed]"
 # A shorter value would be replaced inside ordinary words.
 MIN_KEY_CHARACTERS = 8
+# Local servers accept any key, such as "x" or "1". A value this short protects nothing, and nearly
+# every text contains it.
+_MIN_SECRET_CHARACTERS = 4
 _KEY_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET)$|^(?:GOOGLE|OPENAI|ANTHROPIC|MOONSHOT|EXAONE)$")
 # The shapes of vendors' keys, for keys that reached a text by another way than the environment.
 _KEY_SHAPES = re.compile(
@@ -94,11 +97,13 @@ def resolve_key(
 def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     """Return a text in which API keys are replaced by a placeholder.
 
-    - `secrets`: more texts to replace.
+    - `secrets`: more texts to replace. A short one is replaced as a whole word only.
     """
     # Keys are also the values of key variables in the environment, and texts that are shaped like
     # keys.
-    secret_values = {secret for secret in secrets if secret}
+    secret_values = {
+        secret for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARACTERS
+    }
     secret_values.update(
         value
         for name, value in os.environ.items()
@@ -108,5 +113,8 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     secret_values.update([quote(secret, safe="") for secret in secret_values])
     # Longest first, because one secret may be the beginning of another.
     for secret in sorted(secret_values, key=len, reverse=True):
-        text = text.replace(secret, REDACTED_KEY)
+        if len(secret) >= MIN_KEY_CHARACTERS:
+            text = text.replace(secret, REDACTED_KEY)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REDACTED_KEY, text)
     return _KEY_SHAPES.sub(REDACTED_KEY, text)

@@ -13,6 +13,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
+from folkmoot.engine.seats.json_texts import change_texts
 from folkmoot.files import storage_errors
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.manifest import ModelUsage
@@ -505,8 +506,11 @@ class RunLog:
         }
         if event is None or isinstance(event, (Notice, RunEnded)):
             data["models"] = {name: usage.to_json() for name, usage in self.tally.models.items()}
+        # Scrub the texts and not the JSON line. There a secret may be spelt otherwise, and one such
+        # as "1" is part of the numbers.
+        scrubbed = change_texts(json.loads(json.dumps(data)), self._scrub)
         with storage_errors(self.path):
             self._append_line(
                 f"{stamp} {level.upper():7} {self._scrub(text)}\n",
-                self._scrub(json.dumps(data, ensure_ascii=False)) + "\n",
+                json.dumps(scrubbed, ensure_ascii=False) + "\n",
             )
