@@ -257,6 +257,38 @@ async def test_a_draft_survives_a_restart_and_is_cleared_by_an_answer(
         assert await page.evaluate(stored_drafts_script) == ""
 
 
+# Whether the last character of an element is shown to the left of its first.
+ENDS_LEFT_SCRIPT = """element => {
+  const nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  const text = nodes.nextNode(), length = text.data.trimEnd().length;
+  const leftOf = (at) => {
+    const range = document.createRange();
+    range.setStart(text, at), range.setEnd(text, at + 1);
+    return range.getBoundingClientRect().left;
+  };
+  return leftOf(length - 1) < leftOf(text.data.search(/\\S/));
+}"""
+
+
+async def test_texts_from_right_to_left_end_at_the_left(
+    tmp_path: Path, async_browser: Browser
+) -> None:
+    """A full stop at the wrong side, or brackets around the wrong words, change what is read."""
+    question_text, options = "هل توافق؟ اختر واحدًا.", ("نعم، أوافق.", "No, I do not.")
+    utterances = (Utterance("A", "الحافلات مجانية.", "Mara"),)
+    async with serve_seats(tmp_path, SeatSettings(), Seat("p_1")) as (seat_manager, links):
+        (seat_state,) = seat_manager
+        seat_manager.record_consent(seat_state)
+        enqueue_question(
+            seat_manager, seat_state, question_text, "choice", options, utterances=utterances
+        )
+        page = await async_browser.new_page()
+        await page.goto(links["p_1"])
+        for text in (question_text, options[0], utterances[0].text):
+            assert await page.get_by_text(text).evaluate(ENDS_LEFT_SCRIPT), text
+        assert not await page.get_by_text(options[1]).evaluate(ENDS_LEFT_SCRIPT)
+
+
 @pytest.mark.nightly(part="pages")
 async def test_a_long_persona_leaves_the_first_question_visible_on_a_phone(
     tmp_path: Path, async_browser: Browser
