@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, expect
 
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.studio.pages import trial_size
@@ -343,6 +343,35 @@ def test_what_was_typed_last_is_saved_when_the_page_is_left(
         page.go_back()
     page.close(run_before_unload=True)
     wait_until(lambda: "num_personas: 7\n" in file.read_text("utf-8"))
+
+
+def test_a_text_that_is_not_saved_is_not_lost_without_a_question(
+    page: Page, studio: StudioProcess
+) -> None:
+    """The page *Text* is saved by its button alone."""
+    file = studio.folder / "text.yaml"
+    file.write_text("study: focus_group\ncategory: ovens\nproduct_concept: An oven\n", "utf-8")
+    page.goto(studio.link)
+    page.get_by_role("link", name="text.yaml").click()
+    page.get_by_role("link", name="Text", exact=True).click()
+    asked: list[str] = []
+
+    def stay_here(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay_here)
+    text = page.get_by_label("Study file")
+    words = text.input_value() + "# My own words\n"
+    text.fill(words)
+    page.get_by_role("link", name="Prompts").click(no_wait_after=True)
+    wait_until(lambda: page.evaluate("1") and asked == ["beforeunload"])
+    assert text.input_value() == words
+    page.get_by_role("button", name="Save and check").click()
+    wait_until(lambda: file.read_text("utf-8") == words)
+    page.get_by_role("link", name="Prompts").click()
+    expect(page.get_by_role("heading", name="Prompts", exact=True)).to_be_visible()
+    assert asked == ["beforeunload"]
 
 
 @pytest.mark.nightly(part="pages")

@@ -315,7 +315,8 @@ class Studio:
         # Saved from here, a file of another encoding would lose the characters that cannot be read.
         text = read_study_text(path) if sent_text is None else sent_text
         variables = {**_tab_variables(name, path, "text"), "text": text,
-                     "problems": problems or _check(path), "version": _version(path)}  # fmt: skip
+                     "problems": problems or _check(path), "version": _version(path),
+                     "is_unsaved": sent_text is not None}  # fmt: skip
         return self._page("study_text.html.j2", variables, 409 if problems else 200)
 
     async def save_text(self, request: Request, form: FormData) -> Response:
@@ -405,6 +406,7 @@ class Studio:
             "version": _content_version(present_text.encode()),
             "all": list(library.prompt_files), "own": own_prompts,
             "text": present_text if sent_text is None else sent_text,
+            "is_unsaved": sent_text is not None,
             "variables": sorted(library.variables_of(prompt)), "previews": previews,
             "why": error_text,
             "problems": problems,

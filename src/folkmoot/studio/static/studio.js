@@ -117,4 +117,14 @@
     if (dirty) navigator.sendBeacon(address, new URLSearchParams(new FormData(form())));
     dirty = false;
   });
+
+  // The text of the study file and of a prompt is saved by its button alone.
+  let unsavedText = document.querySelector("textarea[data-unsaved]") !== null;
+  addEventListener("input", (e) => (unsavedText ||= e.target.matches("textarea.code")));
+  addEventListener("submit", (e) => {
+    if (e.target.querySelector("textarea.code")) unsavedText = false;
+  });
+  addEventListener("beforeunload", (e) => {
+    if (unsavedText) e.preventDefault();
+  });
 })();
