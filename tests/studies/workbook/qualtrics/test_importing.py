@@ -742,6 +742,28 @@ def test_answers_are_piped_into_later_texts(tmp_path: Path) -> None:
     assert "${m://FirstName}" in select_notes(notes, "QID4")[0]
 
 
+def test_choices_that_are_taken_over_twice_are_offered_and_piped_in_words(tmp_path: Path) -> None:
+    def taken_over(id: str) -> dict[str, Any]:
+        locator = f"q://{id}/ChoiceGroup/SelectedChoices"
+        return {"DynamicChoices": {"Locator": locator, "Type": "Dynamic"}, "Choices": []}
+
+    document = make_survey(
+        [
+            multiple_choice("QID1", "Known?", "Tea", "Milk"),
+            multiple_choice("QID2", "Liked?", **taken_over("QID1")),
+            single_choice("QID3", "Best?", **taken_over("QID2")),
+            text_entry("QID4", "Of ${q://QID2/ChoiceGroup/SelectedChoices}, "
+                               "why ${q://QID3/ChoiceGroup/SelectedChoices}?"),
+        ]
+    )  # fmt: skip
+    answers = {"Liked?\n\nDoes this apply: “Tea”": "no", "Does this apply": "yes", "Best": "Milk"}
+    row, asked = run_survey(document, tmp_path, answers)[0]
+
+    assert row["Q3"] == "Milk"
+    assert asked[-1].startswith("Of Milk, why Milk?")
+    assert any("- Tea\n- Milk" in question for question in asked if "Best?" in question)
+
+
 @pytest.mark.parametrize("make", [single_choice, multiple_choice])
 def test_the_text_of_a_choice_is_piped_and_decides_and_not_the_choice_beside_it(
     tmp_path: Path, make: Any

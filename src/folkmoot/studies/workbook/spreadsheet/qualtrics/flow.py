@@ -558,7 +558,7 @@ class SurveyFlow:
         if locator.selector == "QuestionText":
             return escape_braces(make_plain(question.html, in_one_line=True).text)
         if locator.selector == "ChoiceDescription" and len(locator.ids) == 1:
-            choices = {choice.id: choice.html for choice in question.choices()}
+            choices = {choice.id: choice.html for choice in self._forms.all_choices(question)}
             html = choices.get(locator.ids[0])
             return None if html is None else escape_braces(make_plain(html, in_one_line=True).text)
         places = self._find_asked(locator.question)
@@ -585,7 +585,7 @@ class SurveyFlow:
         return self._list_chosen(asked, chosen) if chosen and not ids else None
 
     def _list_chosen(self, asked: PlacedQuestion, items: Sequence[Item]) -> str:
-        choices = {choice.id: choice.html for choice in asked.question.choices()}
+        choices = {choice.id: choice.html for choice in self._forms.all_choices(asked.question)}
         written, before = "", list[str]()
         for item in items:
             is_chosen = f'{asked.variables[item.key]} == "{YES}"'

@@ -171,26 +171,31 @@ class FormMaker:
     # --- parts of questions --------------------------------------------------------------------
 
     def _choices_of(self, question: SurveyQuestion) -> list[Choice]:
-        # A question may take over the choices of another question.
-        dynamic = as_mapping(question.keys.get("DynamicChoices"))
-        own = [choice for choice in question.choices() if not choice.id.startswith("x")]
-        if not dynamic:
+        if source := _choice_source(question):
+            if source in self.questions:
+                what = f"it offers all choices of {source}, and not only those that were chosen"
+                self.change(question, f"{what} there")
+            else:
+                what = f"choices that it takes over from {source}, which is not in the file"
+                self.leave_out(question, what)
+        return self.all_choices(question)
+
+    def all_choices(self, question: SurveyQuestion) -> list[Choice]:
+        """Return the choices of a question, with those that it takes over from another question."""
+        return self._collect_choices(question, frozenset())
+
+    def _collect_choices(self, question: SurveyQuestion, above: frozenset[str]) -> list[Choice]:
+        # `above`: the questions that take over the choices of this one.
+        source = _choice_source(question)
+        if not source:
             return question.choices()
-        source = as_text(dynamic.get("Locator")).removeprefix("q://").partition("/")[0]
-        if source not in self.questions:
-            self.leave_out(
-                question,
-                f"choices that it takes over from {source or '?'}, which is not in the file",
-            )
+        own = [choice for choice in question.choices() if not choice.id.startswith("x")]
+        # The source may take over choices itself.
+        if source not in self.questions or source in above | {question.id}:
             return own
+        offered = self._collect_choices(self.questions[source], above | {question.id})
         # In the data, choices that are taken over have an x before the id of their source.
-        taken = [
-            Choice(f"x{choice.id}", choice.html, choice.keys)
-            for choice in self.questions[source].choices()
-        ]
-        what = f"it offers all choices of {source}, and not only those that were chosen there"
-        self.change(question, what)
-        return [*taken, *own]
+        return [*(Choice(f"x{each.id}", each.html, each.keys) for each in offered), *own]
 
     def _options_by_id(
         self,
@@ -585,6 +590,14 @@ _MAKERS: Mapping[str, Callable[[FormMaker, SurveyQuestion], QuestionForm | None]
     "RO": FormMaker.rank_order,
     "TE": FormMaker.text_entry,
 }
+
+
+def _choice_source(question: SurveyQuestion) -> str:
+    # The id of the question whose choices this question takes over, or "".
+    dynamic = as_mapping(question.keys.get("DynamicChoices"))
+    if not dynamic:
+        return ""
+    return as_text(dynamic.get("Locator")).removeprefix("q://").partition("/")[0] or "?"
 
 
 def has_text_field(choice: Choice) -> bool:
