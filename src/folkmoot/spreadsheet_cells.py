@@ -38,6 +38,9 @@ MAX_CHARACTERS = 100_000_000
 MAX_ROW = 1_048_576
 # Digits of a number. A longer number has no finite float.
 MAX_DIGITS = 300
+# Spreadsheet programs keep 15 digits of a number. Longer identifiers have 20 digits at most.
+EXACT_BELOW = 10**15
+MAX_WHOLE = 10**20
 # Of the child process that reads a spreadsheet or a survey.
 LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 _NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
@@ -202,6 +205,9 @@ def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSh
                     hint = "delete the rows and columns that are not used"
                     return Problem(problem, where=sheet.name, hint=hint)
                 sheet.cells.append(cell)
+    if not sheets:
+        message = "no sheet can be read; perhaps the file was saved as Strict Open XML"
+        return Problem(message, hint="save it as Excel Workbook (.xlsx)")
     return sheets
 
 
@@ -339,4 +345,7 @@ def format_number(value: bool | int | float, number_format: str) -> str:
         return f"{shown if shown else abs(shown):f}{percent}"
     if re.fullmatch("00+", format_section) and value >= 0 and float(value).is_integer():
         return f"{int(value):0{min(len(format_section), 30)}d}"
+    # A long identifier is a whole number with all its digits.
+    if float(value).is_integer() and abs(value) < MAX_WHOLE:
+        return str(int(value))
     return number_text(value)

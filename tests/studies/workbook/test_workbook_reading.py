@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pytest
 from openpyxl import load_workbook
 
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.config import Settings
 from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
@@ -25,6 +26,7 @@ from tests.studies.workbook.workbook_builder import (
     save_workbook,
     with_cell,
     with_setting,
+    write_workbook,
 )
 
 TASKS = "interview_prompts"
@@ -312,6 +314,17 @@ def test_numeric_ids_read_as_they_are_shown(tmp_path: Path) -> None:
     assert load_workbook_config(path).workbook.profiles.ids()[:3] == ["4", "3.1", "3.10"]
 
 
+@pytest.mark.parametrize("value", [1_234_567_890_123_450, 1.23456789012345e15])
+def test_a_long_number_keeps_its_digits_and_is_named(tmp_path: Path, value: float) -> None:
+    book = make_workbook()
+    book["agent_profiles"][2][0] = value
+    book["agent_profiles"][3][0] = 1_234_567_890_123_460
+    workbook = read_config(book, tmp_path).workbook
+    assert workbook.profiles.ids()[:2] == ["1234567890123450", "1234567890123460"]
+    (note,) = [note for note in workbook.notes if "15 digits" in note]
+    assert "agent_profiles!A3" in note and "1234567890123450" in note
+
+
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", "TRUE", "true", " True "])
 def test_booleans_are_read_in_every_form(tmp_path: Path, value: Any) -> None:
     config = read_config(with_cell(make_workbook(), f"{TASKS}!K4", value), tmp_path)
@@ -399,6 +412,34 @@ def test_lock_files_and_other_files_are_named_for_what_they_are(tmp_path: Path) 
         load_workbook_config(text)
     with pytest.raises(InputError, match="cannot be read"):
         load_workbook_config(tmp_path / "nowhere.xlsx")
+
+
+def test_a_strict_workbook_is_named_for_what_it_is(tmp_path: Path) -> None:
+    write_workbook(make_workbook(), tmp_path / "book.xlsx")
+    path = tmp_path / "strict.xlsx"
+    office = b"schemas.openxmlformats.org/officeDocument/2006"
+    main = b"schemas.openxmlformats.org/spreadsheetml/2006"
+    with zipfile.ZipFile(tmp_path / "book.xlsx") as book, zipfile.ZipFile(path, "w") as strict:
+        for name in book.namelist():
+            content = book.read(name).replace(office, b"purl.oclc.org/ooxml/officeDocument")
+            strict.writestr(name, content.replace(main, b"purl.oclc.org/ooxml/spreadsheetml"))
+    with pytest.raises(InputError, match=r"Strict Open XML.*save it as Excel Workbook"):
+        load_workbook_config(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        *((f"old{ending}", "save it as .xlsx") for ending in (".xls", ".ods", ".xlsm", ".csv")),
+        ("survey.qsf", "folkmoot new workbook --from"),
+    ],
+)
+def test_a_file_of_another_program_is_refused_with_its_remedy(
+    name: str, remedy: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+    with pytest.raises(InputError, match=re.escape(remedy)):
+        load_study_file(tmp_path / name)
 
 
 def test_a_truncated_or_foreign_archive_is_a_listed_error(tmp_path: Path) -> None:

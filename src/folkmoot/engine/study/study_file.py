@@ -205,6 +205,15 @@ def read_study_text(path: Path) -> str:
         ) from error
 
 
+_SAVE_AS_XLSX = "open it in a spreadsheet program and save it as .xlsx"
+# Files of other programs that a researcher may take for a study file, with the remedy.
+_OTHER_FILES = {
+    ".xlsx": "",
+    ".qsf": "folkmoot new workbook --from FILE makes a study of a Qualtrics survey",
+    **dict.fromkeys((".xlsm", ".xlsb", ".xls", ".ods", ".csv", ".numbers"), _SAVE_AS_XLSX),
+}
+
+
 def _find_file_loader(path: Path) -> Study | None:
     if path.suffix.lower() in (".yaml", ".yml", ".json", ""):
         return None
@@ -217,8 +226,9 @@ def _find_file_loader(path: Path) -> Study | None:
         ),
         None,
     )
-    if study_type is None and path.suffix.lower() in (".xlsx", ".xlsm", ".ods"):
+    if study_type is None and path.suffix.lower() in _OTHER_FILES:
         hint = "; ".join(str(problem) for problem in load_problems)
+        hint = hint or _OTHER_FILES[path.suffix.lower()]
         raise InputError(Problem("no study type reads files of this kind", str(path), hint=hint))
     return study_type
 

@@ -15,6 +15,7 @@ from openpyxl.utils import get_column_letter, range_boundaries
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import shorten
 from folkmoot.spreadsheet_cells import (
+    EXACT_BELOW,
     MAX_DIGITS,
     RawCell,
     RawSheet,
@@ -154,6 +155,12 @@ def _display_precision(sheet: Sheet) -> Iterator[str]:
         if cell.date:
             note = f"holds dates; they are read as {cell.text}"
             first_notes.setdefault((column, "date"), f"{note} ({sheet.cell_address(row, column)})")
+        elif isinstance(cell.value, (int, float)) and abs(cell.value) >= EXACT_BELOW:
+            note = (
+                "has numbers of more than 15 digits, which spreadsheet programs round; they are "
+                f"read as {cell.text} (type them as text)"
+            )
+            first_notes.setdefault((column, "long"), f"{note} ({sheet.cell_address(row, column)})")
         elif not cell.is_as_shown:
             note = f"has numbers in a format that is not read; they are read as {cell.text}"
             first_notes.setdefault(
