@@ -71,6 +71,10 @@ def test_models_of_the_source_studies_are_known(name: str) -> None:
 def test_base_url_moves_a_model_and_makes_its_key_optional() -> None:
     by_variable = resolve_model("exaone-4.0", environ={"EXAONE_BASE_URL": "http://gpu:8000/v1/"})
     assert (by_variable.base_url, by_variable.key_needed) == ("http://gpu:8000/v1", False)
+    # A file with Windows line ends.
+    assert resolve_model("gpt-4o", environ={"OPENAI_BASE_URL": " http://gpu/v1/ \r"}).base_url == (
+        "http://gpu/v1"
+    )
     for key in ("exaone-4.0", "exaone/LGAI-EXAONE/EXAONE-4.0-32B", "exaone"):
         moved_model = resolve_model(
             "exaone-4.0", {key: "http://mine/v1"}, {"EXAONE_BASE_URL": "http://other"}

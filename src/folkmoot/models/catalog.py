@@ -233,8 +233,10 @@ def resolve_model(
         return ModelSpec(canonical, vendor_name, wire_model, url, key, False, servers=servers)
     environ = load_environment() if environ is None else environ
     servers = _endpoint_servers(name, canonical, wire_model, vendor_name, endpoints)
-    if not servers and environ.get(vendor.base_url_env):
-        servers = (Server(environ[vendor.base_url_env].rstrip("/")),)
+    # A file with Windows line ends gives the address a carriage return, as it does to keys.
+    url_from_environment = environ.get(vendor.base_url_env, "").strip().rstrip("/")
+    if not servers and url_from_environment:
+        servers = (Server(url_from_environment),)
     return ModelSpec(
         canonical,
         vendor.wire,
