@@ -127,6 +127,14 @@ def test_an_unclear_value_is_unreadable(field: str, reply_value: object) -> None
     assert isinstance(failure, ParseFailure) and field in failure.problem
 
 
+@pytest.mark.parametrize("field", ["points", "tags"])
+def test_a_list_that_is_stated_twice_is_no_empty_list(field: str) -> None:
+    """Of two different lists it is unknown which one is meant, so the question is asked again."""
+    other = json.dumps([{"text": "light", "weight": 1}] if field == "points" else ["light"])
+    reply = json.dumps(VALID_REPLY).removesuffix("}") + f', "{field}": {other}}}'
+    assert isinstance(Json(Opinion).parse_reply(reply), ParseFailure)
+
+
 def test_unreadable_entries_are_dropped_and_counted() -> None:
     points = [
         {"text": "noise", "weight": 9},

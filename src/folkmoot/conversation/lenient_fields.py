@@ -401,7 +401,8 @@ def _repair_value(
         switch = read_switch(raw)
         return _UNREAD if switch is None else switch
     if error_type in ("list_type", "tuple_type"):
-        return read_list(raw)
+        # An empty object stands for a list that the reply states twice. It says not what is in it.
+        return _UNREAD if raw == {} else read_list(raw)
     if error_type == "string_type":
         if isinstance(raw, bool):
             return _read_boolean_as_text(field, stated=raw)
