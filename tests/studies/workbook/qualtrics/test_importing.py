@@ -675,6 +675,20 @@ def test_random_orders_that_a_workbook_lacks_are_listed_for_every_kind_of_questi
     assert len(form) == 2 and len(set(form)) == 1
 
 
+def test_a_question_that_its_block_never_shows_is_left_out(tmp_path: Path) -> None:
+    advanced = {"FixedOrder": ["QID1"], "RandomizeAll": [], "RandomSubSet": [],
+                "Undisplayed": ["QID2"], "TotalRandSubset": 0}  # fmt: skip
+    document = make_survey(
+        [text_entry("QID1", "One"), text_entry("QID2", "Two")],
+        options={"BL_1": {"RandomizeQuestions": "Advanced",
+                          "Randomization": {"Advanced": advanced}}},
+    )  # fmt: skip
+    config, notes = import_workbook(document, tmp_path)
+
+    assert [task.var_name for task in config.workbook.tasks[1:]] == ["Q1"]
+    assert "BL_1 does not show it" in select_notes(notes, "QID2")[0]
+
+
 def test_a_choice_that_excludes_the_others_is_listed(tmp_path: Path) -> None:
     nothing = {"Display": "None of these", "ExclusiveAnswer": True}
     document = make_survey([multiple_choice("QID1", "Which?", "Tea", nothing)])

@@ -63,6 +63,7 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import (
 from folkmoot.studies.workbook.spreadsheet.qualtrics.treatments import (
     ArmKey,
     Treatments,
+    hidden_questions,
     shown_count,
 )
 
@@ -288,9 +289,14 @@ class SurveyFlow:
         skips: list[tuple[Condition, str]] = []
         places = {id: place for place, id in enumerate(block.question_ids)}
         parts: list[Callable[[], None]] = []
+        hidden = hidden_questions(block)
         for element in block.elements:
             if as_text(element.get("Type")) != "Question":
                 continue  # page breaks
+            if (id := as_text(element.get("QuestionID"))) in hidden:
+                self._leave_out(id, f"the question, because the block {block.id} does not show it")
+                self._shown.add(id)
+                continue
             visit = partial(self._visit_question, block, element, condition, skips, places)
             parts.append(visit)
         order = as_text(block.options.get("RandomizeQuestions"))

@@ -45,6 +45,14 @@ def shown_count(element: Mapping[str, Any]) -> int:
     return count if shown is None or shown < 1 else min(count, int(shown))
 
 
+def hidden_questions(block: Block) -> set[str]:
+    """Return the ids of the questions that the random order of a block never shows."""
+    if as_text(block.options.get("RandomizeQuestions")) != "Advanced":
+        return set()
+    options = as_mapping(as_mapping(block.options.get("Randomization")).get("Advanced"))
+    return {as_text(id) for _, id in in_order(options.get("Undisplayed"))}
+
+
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
     """Return how many questions a block draws, and the ids of the questions to draw from.
 
