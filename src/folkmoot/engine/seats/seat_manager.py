@@ -446,7 +446,9 @@ class SeatManager:
         assert self.lobby is not None
         self.lobby.release(seat_state.seat.name)
         self._ids.pop(seat_state.seat.name, None)
-        # The old link must not lead to the seat of the next person.
+        # Neither the messages to this person nor the old link lead to the next person in the seat.
+        name = seat_state.seat.name
+        self.announcements = [given for given in self.announcements if given["seat"] != name]
         seat_state.token = secrets.token_urlsafe(TOKEN_BYTES)
         self.seat_states = {seat_state.token: seat_state for seat_state in self}
         seat_state.has_agreed, seat_state.return_code, seat_state.is_connected = False, "", False
