@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from folkmoot import Json
 from folkmoot.conversation.answer_types import FieldForPeople, with_ways_out
+from folkmoot.models.request import JsonObject
 from folkmoot.view import forms
 from folkmoot.view.forms import answer_of, form_of, problem_with, way_out_of
 
@@ -67,6 +68,39 @@ def test_form_input_fits_the_schema() -> None:
     }
     assert problem_with(value, SCHEMA, form_of(SCHEMA)) == ""
     assert Reply.model_validate(value).points[1].who == "Bo"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "typed", "expected"),
+    [
+        ((0, 2000), "1.000", "Price: please write '1.000' as 1000 or 1."),
+        ((0, 2000), "1.345", "Price: please write '1.345' as 1345 or 1.3450."),
+        ((0, 2000), "1.3450", 1.345),
+        ((0, 2000), "1000", 1000),
+        # A thousand times as much is no answer.
+        ((0, 20), "1.500", 1.5),
+        ((0, 2000), "12.345", 12.345),
+    ],
+)
+def test_a_number_that_may_have_a_sign_for_thousands_is_asked_about(
+    bounds: tuple[int, int], typed: str, expected: str | float
+) -> None:
+    price: JsonObject = {"type": "number", "minimum": bounds[0], "maximum": bounds[1]}
+    form = form_of({"type": "object", "properties": {"price": price}, "required": ["price"]})
+    try:
+        answer = answer_of(form, {"a.price": [typed]})
+    except ValueError as error:
+        assert str(error) == expected
+    else:
+        assert answer == {"price": expected}
+
+
+def test_a_decimal_comma_in_a_list_of_numbers_does_not_make_two_numbers() -> None:
+    prices: JsonObject = {"type": "array", "items": {"type": "number"}}
+    form = form_of({"type": "object", "properties": {"prices": prices}, "required": ["prices"]})
+    assert answer_of(form, {"a.prices": ["1, 2 ,3.5 , 4,"]}) == {"prices": [1, 2, 3.5, 4]}
+    with pytest.raises(ValueError, match="'1,5' without a comma"):
+        answer_of(form, {"a.prices": ["1,5 2"]})
 
 
 @pytest.mark.parametrize(

@@ -538,7 +538,7 @@ class Number(AnswerType[float]):
         numbers = {form: value for form, value in read_forms if value is not None}
         # Compare values and not spellings: a reply may give one number twice, as in "**7** 7.0".
         values = set(numbers.values())
-        if len(values) != 1 or any(self._has_ambiguous_separator(number) for number in numbers):
+        if len(values) != 1 or any(self.has_ambiguous_separator(number) for number in numbers):
             return ParseFailure(
                 f"Reply with a single number{self.describe_bounds()} and nothing "
                 f"else.{WAY_OUT_HINT}"
@@ -599,7 +599,8 @@ class Number(AnswerType[float]):
         is_high_enough = self.low is None or value >= self.low
         return is_high_enough and (self.high is None or value <= self.high)
 
-    def _has_ambiguous_separator(self, number_text: str) -> bool:
+    def has_ambiguous_separator(self, number_text: str) -> bool:
+        """Return whether the separator of a number may mean thousands as well as decimals."""
         # The dot may separate thousands, as in `1.000`. That is possible only if the number times
         # 1,000 is within the bounds. The comma may separate decimals, as in `7,125`. That is
         # possible only if a thousandth of the number is within the bounds. Nobody writes 7.5 with

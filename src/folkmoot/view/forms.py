@@ -19,9 +19,10 @@ from pydantic import JsonValue
 from starlette.requests import Request
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, FieldForPeople
+from folkmoot.conversation.choices import Number
 from folkmoot.conversation.reply_forms import fold_digits
 from folkmoot.conversation.schema_alternatives import is_way_out, single_alternative
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, number_text
 from folkmoot.view.site import read_sent_number
 
 Kind = Literal[
@@ -468,7 +469,9 @@ def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonVal
         case "lines":
             return [line.strip() for line in text.splitlines() if line.strip()]
         case "figures":
-            return [_parse_number(field, word) for word in text.replace(",", " ").split()]
+            # A comma after a number ends it. A comma within one may be that of 1,5.
+            numbers = (word.strip(",") for word in text.split())
+            return [_parse_number(field, number) for number in numbers if number]
         case "json":
             return _parse_json(field, text) if text else NOTHING
         case "text":
@@ -518,6 +521,7 @@ def _ranked_options(
 
 def _parse_number(field: FormField, text: str) -> int | float:
     digits = fold_digits(text)
+    field_prefix = f"{field.label}: " if field.label else ""
     try:
         # Python also reads `1_0` and `nan`, which no human means as a number.
         if not _NUMBER.fullmatch(digits):
@@ -532,9 +536,15 @@ def _parse_number(field: FormField, text: str) -> int | float:
         # A comma separates decimals for some humans, and thousands for others.
         if "," in digits:
             problem = f"please write {text!r} without a comma, with a point before decimals."
-        field_prefix = f"{field.label}: " if field.label else ""
         raise ValueError(field_prefix + problem) from None
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, int):
+        return value
+    # Where people write 1.000 for a thousand, it would count as one.
+    if Number(field.low, field.high, integer=field.whole).has_ambiguous_separator(digits):
+        thousands, decimals = digits.replace(".", ""), number_text(value)
+        decimals += "0" * (decimals == digits)
+        raise ValueError(f"{field_prefix}please write {text!r} as {thousands} or {decimals}.")
+    return int(value) if value.is_integer() else value
 
 
 def _parse_json(field: FormField, text: str) -> JsonValue:
