@@ -756,6 +756,38 @@ def test_answers_are_piped_into_later_texts(tmp_path: Path) -> None:
     assert "${m://FirstName}" in select_notes(notes, "QID4")[0]
 
 
+def test_nothing_is_piped_from_a_question_or_a_text_field_that_was_not_asked(
+    tmp_path: Path,
+) -> None:
+    document = make_survey(
+        [
+            single_choice("QID1", "Your pet?", *PETS[:2], {"Display": "Other", "TextEntry": "on"}),
+            text_entry("QID2", "Its name?", DisplayLogic=make_logic(
+                [answer_condition("QID1/SelectableChoice/1")])),
+            text_entry("QID3", "Name (${q://QID2/ChoiceTextEntryValue}), "
+                               "kind (${q://QID1/ChoiceTextEntryValue/3})."),
+        ]
+    )  # fmt: skip
+    for pet, shown in ((PETS[0], "Name (Tom), kind ()."), ("Other", "Name (), kind (ox).")):
+        (folder := tmp_path / pet).mkdir()
+        answers = {"Your pet": pet, "Its name": "Tom", "what you mean": "ox"}
+        _, asked = run_survey(document, folder, answers)[0]
+        assert asked[-1].startswith(shown)
+
+
+def test_a_pipe_does_not_repeat_the_condition_of_its_question(tmp_path: Path) -> None:
+    logic = {"DisplayLogic": make_logic([answer_condition("QID1/SelectableChoice/1")])}
+    document = make_survey(
+        [
+            single_choice("QID1", "Your pet?", *PETS),
+            text_entry("QID2", "Its name?", **logic),
+            text_entry("QID3", "Why ${q://QID2/ChoiceTextEntryValue}?", **logic),
+        ]
+    )
+    task = import_tasks(document, tmp_path)["Q3"]
+    assert task.llm_text == '{% if Q1 == "Cat" %}Why {{ Q2 }}?{% endif %}'
+
+
 def test_choices_that_are_taken_over_twice_are_offered_and_piped_in_words(tmp_path: Path) -> None:
     def taken_over(id: str) -> dict[str, Any]:
         locator = f"q://{id}/ChoiceGroup/SelectedChoices"

@@ -386,7 +386,7 @@ class SurveyFlow:
             )
             return
         if not form.items:
-            text = self._resolve(form.words, id)
+            text = self._resolve(form.words, id, condition)
             self._pending.append(_PendingText(id, condition, text))
             return
         self._plan(question, form, condition, is_first=is_first)
@@ -441,7 +441,7 @@ class SurveyFlow:
         tries = itertools.chain([wanted], (f"{wanted} ({number})" for number in itertools.count(2)))
         task_id = next(each for each in tries if each not in self._task_ids)
         self._task_ids.add(task_id)
-        text = self._resolve(item.words, question.id)
+        text = self._resolve(item.words, question.id, condition)
         task = PlannedTask(
             task_id, question.id, variable, item, text, item.words, condition, group=group
         )
@@ -516,13 +516,16 @@ class SurveyFlow:
 
     # --- piped texts ---------------------------------------------------------------------------
 
-    def _resolve(self, words: str, where: str) -> str:
+    def _resolve(self, words: str, where: str, known: Condition = True) -> str:
+        # `known`: the condition of the text, which the pipes in it need not repeat.
         return "".join(
-            self._resolve_pipe(part, where) if isinstance(part, Pipe) else escape_braces(part)
+            self._resolve_pipe(part, where, known)
+            if isinstance(part, Pipe)
+            else escape_braces(part)
             for part in split_pipes(words)
         )
 
-    def _resolve_pipe(self, pipe: Pipe, where: str) -> str:
+    def _resolve_pipe(self, pipe: Pipe, where: str, known: Condition) -> str:
         found: str | None = None
         field = pipe.path.removeprefix("Field/").strip()
         if pipe.scheme == "e" and field:
@@ -531,7 +534,7 @@ class SurveyFlow:
             value = self._loop_fields.get(field)
             found = None if value is None else escape_braces(value)
         elif pipe.scheme == "q" and (locator := read_locator(f"q://{pipe.path}")):
-            found = self._show_answer(locator)
+            found = self._show_answer(locator, known)
         if found is not None:
             return found
         self._leave_out(
@@ -556,7 +559,7 @@ class SurveyFlow:
         rest = f"{{% else %}}{otherwise}" if otherwise else ""
         return f"{{% if {self.write_condition(condition)} %}}{text}{rest}{{% endif %}}"
 
-    def _show_answer(self, locator: Locator) -> str | None:
+    def _show_answer(self, locator: Locator, known: Condition) -> str | None:
         # Returns None if the workbook cannot show the answer.
         question = self.survey.questions.get(locator.question)
         if question is None:
@@ -568,19 +571,23 @@ class SurveyFlow:
             html = choices.get(locator.ids[0])
             return None if html is None else escape_braces(make_plain(html, in_one_line=True).text)
         places = self._find_asked(locator.question)
-        shown = [self._show_at(place, locator) for place in places or ()]
-        known = [text for text in shown if text is not None]
-        if not known or len(known) < len(shown):
+        shown = [(place.condition, self._show_at(place, locator)) for place in places or ()]
+        if not shown or any(text is None for _, text in shown):
             return None
-        if len(known) == 1:
-            return known[0]
-        pairs = zip(places or (), known, strict=True)
-        return "".join(self._choose(place.condition, text, "") for place, text in pairs)
+        # A survey pipes nothing from a question that was not asked.
+        return "".join(
+            self._choose(without_known(condition, known), text or "", "")
+            for condition, text in shown
+        )
 
     def _show_at(self, asked: PlacedQuestion, locator: Locator) -> str | None:
         if locator.selector != "ChoiceGroup":
             entry = asked.entry(locator)
-            return f"{{{{ {entry[1]} }}}}" if entry else None
+            if entry is None:
+                return None
+            item, variable = entry
+            is_asked = self._is_chosen(asked, *item.follows) if item.follows else True
+            return self._choose(is_asked, f"{{{{ {variable} }}}}", "")
         start = (locator.column,) if locator.column else ()
         ids = locator.ids[1:]
         if locator.ids[:1] != ("SelectedChoices",) and locator.ids[:1] != ("SelectedAnswers",):
