@@ -115,7 +115,7 @@ def test_options_that_differ_only_in_spelling_are_one_option(tmp_path: Path) -> 
         # One slip would turn 80 ratings into options.
         ("q,Buses,agree,3,read", "42: before: 'agree' is not a finite number (write all"),
         ('q,Buses,2,"3,5",read', "42: after: '3,5' is not a finite number"),
-        ("q,Buses,nan,3,read", "42: before: 'nan' is not a finite number"),
+        ("q,Buses,inf,3,read", "42: before: 'inf' is not a finite number"),
         ("q,Buses,2,1e400,read", "42: after: '1e400' is not a finite number"),
     ],
 )

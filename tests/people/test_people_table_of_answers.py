@@ -181,6 +181,16 @@ def test_answers_that_cannot_be_replayed_are_refused_by_row(
     assert problem in str(error.value)
 
 
+@pytest.mark.parametrize("missing", ["NaN", "nan", "NAN", "NA", ""])
+def test_every_spelling_of_nan_is_a_missing_number(tmp_path: Path, missing: str) -> None:
+    """Python writes `nan`. It was refused as a number that is not finite."""
+    rows = (f"1,read,2,{missing},1.5", f"2,read,3,4,{missing}")
+    file = write_table(tmp_path, *rows, header="person,arm,before,after,trust")
+    table = people_file(file).tables["participants"]
+    assert table["trust"].to_list() == [1.5, None]
+    assert table["final_choice"].to_list()[0] is None
+
+
 def test_a_single_row_and_a_person_in_two_arms_are_valid(tmp_path: Path) -> None:
     (answer,) = read_experiment(
         write_table(tmp_path, "a,Buses,3,", header="person,item,before,after")

@@ -91,7 +91,7 @@ def _without_refusals(table: pl.DataFrame) -> pl.DataFrame:
     # A refusal among ratings is a missing answer. Among options, "don't know" may be an option.
     columns = [table[name] for name in (BEFORE, AFTER) if name in table.columns]
     are_ratings = all(_holds_numbers(column) for column in columns)
-    is_refusal = _is_refusal_of_number if are_ratings else is_refused_choice
+    is_refusal = is_refused_answer if are_ratings else is_refused_choice
     return table.with_columns(_remove_texts(column, is_refusal) for column in columns)
 
 
@@ -101,13 +101,8 @@ def _remove_texts(column: pl.Series, is_removed: Callable[[str], bool]) -> pl.Se
 
 
 def _holds_numbers(column: pl.Series) -> bool:
-    texts = _remove_texts(column, _is_refusal_of_number).drop_nulls()
+    texts = _remove_texts(column, is_refused_answer).drop_nulls()
     return all(is_number(text) or has_decimal_comma(text) for text in texts)
-
-
-def _is_refusal_of_number(text: str) -> bool:
-    # Python and polars read "nan" as a number, so it is reported as one that is not finite.
-    return is_refused_answer(text) and not is_number(text)
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
@@ -192,7 +187,7 @@ def _parse_column(column: pl.Series) -> pl.Series:
         return column
     texts = _clean_text(column)
     # A refusal among numbers is missing. In other columns the words stay as they are written.
-    answers = _remove_texts(texts, _is_refusal_of_number)
+    answers = _remove_texts(texts, is_refused_answer)
     numbers = answers.cast(pl.Float64, strict=False)
     if answers.null_count() == numbers.null_count() < len(answers):
         return numbers.cast(pl.Int64) if are_whole(numbers) else numbers
