@@ -21,7 +21,7 @@ from playwright.sync_api import Page, expect
 import folkmoot
 from folkmoot.authoring.template import new_files
 from folkmoot.engine.study.study import find_study
-from folkmoot.errors import BudgetReachedError
+from folkmoot.errors import BudgetReachedError, StorageError
 from folkmoot.studio.pages import Studio
 from folkmoot.studio.processes import Keys, Processes
 from folkmoot.view.site import READING, Guard, create_app
@@ -474,3 +474,27 @@ def test_the_page_of_a_resumed_run_shows_its_end(
             # The state, the calls and the buttons are updated together.
             expect(page.locator("#progress")).to_contain_text("finished")
             expect(page.locator("#progress")).not_to_contain_text("used up")
+
+
+def test_a_text_stays_on_its_page_if_the_disk_refuses_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may be full, or the folder of someone else."""
+
+    def refuse(path: Path, *_: object) -> None:
+        raise StorageError(f"{path}: this location is not writable")
+
+    version = read_version(client.get(f"{OVENS_ADDRESS}/text"))
+    prompt_version = read_version(client.get(f"{OVENS_ADDRESS}/prompts?prompt=coder_system"))
+    monkeypatch.setattr("folkmoot.studio.pages.write_bytes", refuse)
+    monkeypatch.setattr("folkmoot.studio.study_forms.write_bytes", refuse)
+    words = "# My own words, long thought about."
+    _, text_page = client.fill_in(f"{OVENS_ADDRESS}/text", text=words, version=version)
+    _, prompt_page = client.fill_in(
+        f"{OVENS_ADDRESS}/prompts", prompt="coder_system", action="save", text=words,
+        version=prompt_version,
+    )  # fmt: skip
+    _, form_page = client.fill_in(f"{OVENS_ADDRESS}/", version=version, **{'["num_personas"]': "7"})
+    for shown in (text_page, prompt_page, form_page):
+        assert "not saved" in shown and "this location is not writable" in shown
+    assert words in text_page and words in prompt_page

@@ -254,7 +254,11 @@ class Studio:
                 for key, value in form.items()
                 if isinstance(value, str)
             }
-            study_form, problems = study_form.save(path, sent, action)
+            # The fields stay as they are, so that nothing typed is lost if the disk is full.
+            try:
+                study_form, problems = study_form.save(path, sent, action)
+            except StorageError as error:
+                problems.append(Problem(f"not saved: {error}"))
         variables = self._describe(name, path, study_form)
         placed, rest = study_form.place(word_problems(study_form, problems))
         variables["placed"] = {**variables["placed"], **placed}
@@ -324,13 +328,17 @@ class Studio:
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
         text = str(form.get("text", "")).replace("\r\n", "\n")
-        if _text_of(form, "version") == _version(path) and not is_workbook(path):
-            await run_in_threadpool(write_bytes, path, text.encode())
-            return RedirectResponse(f"{_study_base(name)}/text", 303)
         if is_workbook(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
         # The page keeps the sent text. Saving it once more replaces what the other program wrote.
-        return await run_in_threadpool(self._text, name, path, text, [CHANGED_PROBLEM])
+        problem = CHANGED_PROBLEM
+        if _text_of(form, "version") == _version(path):
+            try:
+                await run_in_threadpool(write_bytes, path, text.encode())
+                return RedirectResponse(f"{_study_base(name)}/text", 303)
+            except StorageError as error:
+                problem = Problem(f"not saved: {error}")
+        return await run_in_threadpool(self._text, name, path, text, [problem])
 
     def file(self, request: Request) -> Response:
         """Download the study file or a file in its folder."""
@@ -422,7 +430,12 @@ class Studio:
             raise HTTPException(404, f"{name} is a workbook, which names no folder of prompts.")
         text = str(form.get("text", "")).replace("\r\n", "\n")
         action, version = _text_of(form, "action"), _text_of(form, "version")
-        problems = await run_in_threadpool(self._save_prompt, path, prompt, text, action, version)
+        try:
+            problems = await run_in_threadpool(
+                self._save_prompt, path, prompt, text, action, version
+            )
+        except StorageError as error:
+            problems = [Problem(f"not saved: {error}")]
         if problems:
             return await run_in_threadpool(self._prompts, name, path, prompt, problems, text)
         return RedirectResponse(f"{_study_base(name)}/prompts?prompt={quote(prompt, safe='')}", 303)

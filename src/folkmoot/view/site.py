@@ -365,7 +365,8 @@ async def _refusal_response(_request: Request, error: Exception) -> Response:
     return render_page("error.html.j2", context, error.status_code)
 
 
-async def _unreadable_response(_request: Request, error: Exception) -> Response:
+async def _unreadable_response(request: Request, error: Exception) -> Response:
     problems = error.problems if isinstance(error, InputError) else [Problem(str(error))]
     words = " ".join(str(problem) for problem in problems)
-    return render_page("error.html.j2", {"title": "Cannot be read", "words": words}, 404)
+    title = "Cannot be read" if request.method in ("GET", "HEAD") else "Not possible"
+    return render_page("error.html.j2", {"title": title, "words": words}, 404)
