@@ -689,6 +689,25 @@ def test_a_question_that_its_block_never_shows_is_left_out(tmp_path: Path) -> No
     assert "BL_1 does not show it" in select_notes(notes, "QID2")[0]
 
 
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("Cold:Warm and kind", "From “Cold” (1) to “Warm and kind” (3)"),
+        ("${q://QID2/QuestionText}:Warm", "From “Cool” (1) to “Warm” (3)"),
+        ("Cold", "Cold"),
+    ],
+)
+def test_the_poles_of_a_bipolar_matrix_name_the_points_of_their_ends(
+    statement: str, shown: str, tmp_path: Path
+) -> None:
+    question = make_question("QID1", "Matrix", "Bipolar", "This brand is",
+                             choices=[statement], answers=["", "", ""])  # fmt: skip
+    document = make_survey([question, text_entry("QID2", "Cool")])
+    task = import_tasks(document, tmp_path)["Q1_1"]
+    assert task.llm_text == f"This brand is\n\n{shown}"
+    assert task.response_options == '["1", "2", "3"]'
+
+
 def test_a_choice_that_excludes_the_others_is_listed(tmp_path: Path) -> None:
     nothing = {"Display": "None of these", "ExclusiveAnswer": True}
     document = make_survey([multiple_choice("QID1", "Which?", "Tea", nothing)])

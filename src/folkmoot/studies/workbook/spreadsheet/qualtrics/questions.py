@@ -6,6 +6,7 @@ A question with several answers becomes several tasks, because a task has one an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -399,6 +400,8 @@ class FormMaker:
                     question,
                     f"the text field of statement {row.id}; ask for it in a further question",
                 )
+            if table.selector == "Bipolar":
+                statement = _name_poles(statement, list(options.values()))
             words, suffix = f"{stem}\n\n{statement}", f"{lead}_{row.id}"
             if is_single:
                 key = (*start, row.id)
@@ -590,6 +593,15 @@ _MAKERS: Mapping[str, Callable[[FormMaker, SurveyQuestion], QuestionForm | None]
     "RO": FormMaker.rank_order,
     "TE": FormMaker.text_entry,
 }
+
+
+def _name_poles(statement: str, points: Sequence[str]) -> str:
+    # Qualtrics shows the words before the colon left of the scale, and those after it on the right.
+    # The colon of a piped value, such as `${e://Field/brand}`, is none between poles.
+    poles = [part.strip() for part in re.split(r":(?!//)", statement, maxsplit=1)]
+    if len(poles) < 2 or not all(poles):
+        return statement
+    return f"From “{poles[0]}” ({points[0]}) to “{poles[1]}” ({points[-1]})"
 
 
 def _choice_source(question: SurveyQuestion) -> str:
