@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import folkmoot
 from folkmoot.hints import (
     closest_name,
+    command_line,
     count_words,
     did_you_mean,
     has_unspaced_script,
@@ -107,3 +108,8 @@ def test_words_are_counted_in_scripts_with_and_without_spaces(
 ) -> None:
     assert count_words(text) == words
     assert has_unspaced_script(text) is is_unspaced
+
+
+def test_a_command_can_be_pasted_whatever_its_paths_contain() -> None:
+    path = Path("-d") / "run [1]"
+    assert command_line("show", path, "--addresses") == "folkmoot show './-d/run [1]' --addresses"

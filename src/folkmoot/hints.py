@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from pathlib import Path
 
 from rapidfuzz import fuzz, process
 
@@ -38,7 +39,13 @@ def did_you_mean(
 
 def command_line(*words: object) -> str:
     """Return a folkmoot command that can be pasted into a shell, whatever the paths contain."""
-    return shlex.join(["folkmoot", *map(str, words)])
+    return shlex.join(["folkmoot", *map(_format_word, words)])
+
+
+def _format_word(word: object) -> str:
+    # A path such as `-d/run` would be read as an option.
+    text = str(word)
+    return f"./{text}" if isinstance(word, Path) and text.startswith("-") else text
 
 
 def join_words(items: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from folkmoot.engine.run.grid import RunGrid
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import DriftError, ForeignJournalError, InputError, StorageError
+from folkmoot.hints import command_line
 from folkmoot.models.request import Completion, ModelRequest, Provider
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.comparison.compare import compare_runs
@@ -116,7 +117,7 @@ def test_only_calls_that_depend_on_the_reply_are_asked(
 def test_the_calls_of_a_fork_are_told_apart_from_those_that_it_copied(
     run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base, out = run_of_small_study("focus_group"), tmp_path / "fork"
+    base, out = run_of_small_study("focus_group"), tmp_path / "fork [1]"
     utterance_id, _ = find_first_quoted_utterance(base)
     command = ["fork", str(base), utterance_id, "--say", CHANGED_TEXT, "--out", str(out)]
     result = CliRunner().invoke(app, command)
@@ -128,6 +129,8 @@ def test_the_calls_of_a_fork_are_told_apart_from_those_that_it_copied(
     copied_count = taken_over - 1
     assert f" {asked} calls · " in output
     assert f"{asked} new calls, {copied_count} copied" in output
+    # The line can be pasted into a shell.
+    assert f"Compare the conversations {command_line('compare', base, out)}" in output
     change = fork_change(RunFolder(out))
     assert change is not None
     difference = compare_talks(RunFolder(base), RunFolder(out), change)

@@ -57,13 +57,13 @@ def fork_command(
     change, fork_facts = fork_change(forked_run), forked_run.manifest["fork"]
     assert change is not None
     copied = change.count_copied(fork_facts["taken_over"])
+    source = Path(os.path.normpath(forked_run.path / change.run))
+    compare = escape(command_line("compare", source, forked_run.path))
     output_console().print(
         f"\n[bold]Fork of {escape(remove_control_characters(change.run_id))}[/] at "
         f"{escape(remove_control_characters(change.address))}: "
         f"{format_count(fork_facts['asked'], 'new call')}, {copied:,} copied "
-        "from it\nCompare the conversations   folkmoot compare "
-        f"{escape(os.path.normpath(forked_run.path / change.run))} "
-        f"{escape(str(forked_run.path))}",
+        f"from it\nCompare the conversations   {compare}",
         soft_wrap=True,
     )
     if forked_run.unusable_reason:
