@@ -24,6 +24,7 @@ from folkmoot.studies.workbook.language.expressions import (
     parse_expression,
 )
 from folkmoot.studies.workbook.language.placeholders import render_text
+from folkmoot.studies.workbook.preparation import config_advisories
 from tests.studies.workbook.test_workbook_play import (
     TASKS,
     read_rows,
@@ -352,3 +353,38 @@ def count_calls_of_check(tasks: int, folder: Path) -> int:
 def test_a_check_takes_time_in_proportion_to_the_tasks(tmp_path: Path) -> None:
     few, many = (count_calls_of_check(n, tmp_path) for n in (50, 200))
     assert many < 5 * few
+
+
+@pytest.mark.parametrize(
+    ("expression", "options", "is_named"),
+    [
+        ("sum(offer) / count(offer)", "(0, 20)", True),
+        ("count(others(offer))", "(0, 20)", True),
+        ("count(offer)", "A number, please", True),
+        ("count(offer)", "(1, 20)", False),
+        ("count(offer > 5)", "(0, 20)", False),
+        ("count(offer == offer)", "(0, 20)", False),
+        ("count(trade)", "(0, 20)", False),
+    ],
+)
+def test_check_names_a_count_that_leaves_out_answers_of_0(
+    expression: str, options: str, is_named: bool, tmp_path: Path
+) -> None:
+    book = with_cell(make_workbook(), "computed!C3", expression)
+    book = with_cell(book, "interview_prompts!I4", options)
+    config = read_config(book, tmp_path)
+    notes = [note for note in config_advisories(config) if "is not 0" in note]
+    assert [note.startswith("computed!C3: count(offer)") for note in notes] == [True] * is_named
+    # The plan of a run is the same as before, so that earlier runs can be resumed.
+    assert "is not 0" not in config.model_dump_json()
+
+
+def test_a_count_of_values_equal_to_themselves_counts_answers_of_0() -> None:
+    answers = {"a": {"x": 0}, "b": {"x": 3}}
+    context = EvaluationContext(
+        ("a", "b"), frozenset({"x"}), frozenset(), {}, lambda name, who: answers[who or ""][name]
+    )
+    assert [evaluate_for(text, context, [None]) for text in ("count(x)", "count(x == x)")] == [
+        [1],
+        [2],
+    ]

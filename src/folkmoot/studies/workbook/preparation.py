@@ -23,7 +23,12 @@ from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import images_in_messages
 from folkmoot.provenance import SourcedText
 from folkmoot.randomness import generator
-from folkmoot.studies.workbook.answers import FreeOptions, ListedOptions
+from folkmoot.studies.workbook.answers import (
+    FreeOptions,
+    ListedOptions,
+    NumberRange,
+    read_options,
+)
 from folkmoot.studies.workbook.asking import build_task_prompt, fill_prompt
 from folkmoot.studies.workbook.checks import (
     cells_with_images,
@@ -31,6 +36,7 @@ from folkmoot.studies.workbook.checks import (
     design_problems,
 )
 from folkmoot.studies.workbook.config import (
+    Task,
     Workbook,
     WorkbookConfig,
     count_permutations,
@@ -38,11 +44,13 @@ from folkmoot.studies.workbook.config import (
 )
 from folkmoot.studies.workbook.language.expressions import (
     ExpressionProblem,
+    counted_names,
     in_order,
     names_used,
     parse_expression,
 )
 from folkmoot.studies.workbook.language.placeholders import OPTIONS, empty_branches, names_in
+from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.participants import (
     Experiment,
     SessionParticipant,
@@ -202,6 +210,7 @@ def config_advisories(config: WorkbookConfig) -> list[str]:
         *_branch_notes(workbook),
         *_image_notes(config),
         *_unread_notes(first),
+        *_count_notes(workbook),
         *_column_notes(workbook),
     ]
 
@@ -393,6 +402,28 @@ def _unread_notes(experiment: Experiment) -> list[str]:
             "for parentheses)"
         )
     return notes
+
+
+def _count_notes(workbook: Workbook) -> list[str]:
+    # `count` takes a condition, and in a spreadsheet program it counts all numbers.
+    may_be_zero = {task.var_name for task in workbook.tasks if _may_be_zero(task)}
+    return [
+        f"{item.at.get('expression', '')}: count({name}) counts the participants whose {name} is "
+        f"not 0; to count all who answered, write count({name} == {name})"
+        for item in workbook.computed
+        for name in counted_names(parse_expression(item.expression))
+        if name in may_be_zero
+    ]
+
+
+def _may_be_zero(task: Task) -> bool:
+    try:
+        options = read_options(task.response_options or "")
+    except NotALiteral:
+        return False
+    if isinstance(options, NumberRange):
+        return options.low <= 0 <= options.high
+    return task.var_type in ("integer", "float")
 
 
 def _column_notes(workbook: Workbook) -> list[str]:

@@ -326,6 +326,19 @@ def _is_own(node: ast.AST) -> TypeGuard[ast.Call]:
     return _function_name(node) == "own"
 
 
+def counted_names(tree: ast.expr) -> list[str]:
+    """Return each name `x` in a `count(x)` or `count(others(x))` of an expression."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _function_name(node) == "count":
+            (inner,) = node.args
+            if isinstance(inner, ast.Call) and _function_name(inner) == "others":
+                (inner,) = inner.args
+            if isinstance(inner, ast.Name):
+                found.append(inner.id)
+    return found
+
+
 def has_aggregate(node: ast.expr) -> bool:
     """Return whether an expression contains an aggregate such as `sum(x)`."""
     return any(map(_is_aggregate, ast.walk(node)))
