@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
@@ -73,13 +74,17 @@ def test_all_wrong_ratios_are_reported_together() -> None:
         quota.make(
             5,
             generator(1, ()),
-            {"sex": {"X": 1}, "income": {}, "age": {"old": 1}, "education": {"High school": -1}},
+            {
+                **{"sex": {"X": 1}, "income": {}, "age": {"old": 1}},
+                **{"education": {"High school": -1}, "tenant": {"yes": math.nan, "no": 1}},
+            },
         )
     assert [problem.key for problem in error.value.problems] == [
         "ratios.age",
         "ratios.sex",
         "ratios.education",
         "ratios.income",
+        "ratios.tenant",
     ]
 
 

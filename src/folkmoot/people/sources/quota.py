@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -79,11 +80,12 @@ def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
 
 
 def check_ratios(ratios: Ratios) -> list[Problem]:
-    """Return a problem for each ratio that is empty or negative or has an unknown value."""
+    """Return a problem for each ratio without shares, with a wrong share or an unknown value."""
     problems = []
     for key, shares in ratios.items():
         ratio_key = f"ratios.{key}"
-        if not shares or any(share < 0 for share in shares.values()) or sum(shares.values()) <= 0:
+        # NaN is neither below zero nor above.
+        if not all(share >= 0 for share in shares.values()) or not 0 < sum(shares.values()) < inf:
             problems.append(
                 Problem("shares must be 0 or more and sum to more than 0", key=ratio_key)
             )
