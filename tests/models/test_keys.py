@@ -45,6 +45,17 @@ def test_nearest_env_file_is_read_and_the_environment_has_priority(
     assert load_environment(inner)["OPENAI_API_KEY"] == "set"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_an_env_file_in_another_encoding_is_named(tmp_path: Path, encoding: str) -> None:
+    """PowerShell writes UTF-16. The file may be in any folder above."""
+    file = tmp_path / ".env"
+    file.write_bytes("OPENAI_API_KEY=schlüssel\n".encode(encoding))
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InputError, match="UTF-8") as error:
+        load_environment(tmp_path / "a")
+    assert str(file) in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("model", "variable"),
     [

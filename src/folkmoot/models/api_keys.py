@@ -44,6 +44,8 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
     """Return the variables of the environment and of the nearest `.env` file.
 
     - `start`: the folder where the search for `.env` begins. Default: the working directory.
+
+    Raises InputError if the file cannot be read.
     """
     # A variable of the environment has priority over the file. `os.environ` is not changed.
     file_values: dict[str, str] = {}
@@ -52,7 +54,15 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
         file = parent / ".env"
         if file.is_file():
             # A key may contain a dollar sign, so nothing is interpolated.
-            values = dotenv_values(file, interpolate=False)
+            try:
+                values = dotenv_values(file, interpolate=False)
+            except UnicodeDecodeError:
+                # PowerShell writes UTF-16 when the output of a command is sent to a file.
+                raise InputError(Problem("is not UTF-8", str(file), hint="save it as UTF-8")) from (
+                    None
+                )
+            except OSError as error:
+                raise InputError(Problem(f"cannot be read: {error.strerror}", str(file))) from None
             file_values = {name: value for name, value in values.items() if value}
             break
     return {**file_values, **{name: value for name, value in os.environ.items() if value}}
