@@ -21,6 +21,7 @@ from folkmoot.errors import InputError, Problem, StorageError
 
 # The error numbers of the disk. Other OSErrors, such as those of a connection, are not about it.
 _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
+DISK_IS_FULL = "the disk is full; free some space, then try again (a run: with --resume)"
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -215,7 +216,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 def _describe_disk_error(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full; free some space, then try again (a run: with --resume)"
+        return DISK_IS_FULL
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "this location is not writable; make it writable, or choose another"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):

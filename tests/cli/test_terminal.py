@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 
+import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from folkmoot.cli.console import with_error_handling
 from folkmoot.cli.run import TerminalProgress
 from folkmoot.cli.tables import GridView, finding_view, print_findings
 from folkmoot.engine.calls.progress import (
@@ -162,3 +166,18 @@ def test_progress_in_a_terminal_is_a_live_table() -> None:
     assert "cost unknown" in text
     assert "1 missing" in text
     assert "look" in file.getvalue()
+
+
+def test_a_full_disk_for_the_output_is_no_internal_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`folkmoot run … > results.txt` on a full disk. The run itself is complete."""
+
+    @with_error_handling
+    def print_results() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(typer.Exit) as ended:
+        print_results()
+    assert ended.value.exit_code == 2
+    assert "Error: the output of the command: the disk is full" in capsys.readouterr().err
