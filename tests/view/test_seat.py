@@ -149,7 +149,10 @@ async def wait_for_change(page: Page, before: str) -> None:
 async def fill_and_send(page: Page, answer_text: str = OPINION_TEXT) -> None:
     """Fill in the answer form of any kind and send it."""
     for box in await page.locator("form.answer textarea:visible").all():
-        await box.fill(answer_text)
+        # Whoever is written about must be one of the others.
+        field = (await box.get_attribute("name") or "").rpartition(".")[2]
+        if field not in ("target", "target_agent", "agent_id"):
+            await box.fill(answer_text)
     for box in await page.locator("form.answer input.number:visible").all():
         # The lowest number, where the form tells one.
         described_by = await box.get_attribute("aria-describedby") or ""

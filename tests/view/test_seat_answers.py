@@ -27,9 +27,12 @@ from folkmoot.engine.seats.seat_manager import (
     SeatState,
 )
 from folkmoot.engine.seats.seats import Seat, SeatSettings, SelfDescription
+from folkmoot.studies.town_hall.answers.repairs import AskContext
+from folkmoot.studies.town_hall.answers.turns import reflection_answer_type
 from folkmoot.view import seat
 from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
 from folkmoot.view.seat.pages import ANSWERED, STALE
+from folkmoot.view.seat.question_page import parse_form
 from tests.browsers import CHROMIUM_PATH
 from tests.sweeps import sample_daily
 from tests.view.asking import enqueue_question, serve_seats
@@ -407,6 +410,30 @@ BOUNDED_SCHEMA = {
     },
     "required": ["full_statement", "agree_level"],
 }
+
+
+async def test_a_name_that_no_other_speaker_has_is_asked_about(tmp_path: Path) -> None:
+    """What a human writes about another resident would be dropped with the name."""
+    asked = AskContext(("A01", "A02", "A03"), "A01", names={"A02": "Judy", "A03": "Paul"})
+    answer_type = reflection_answer_type(asked)
+    async with serve_two_seats(tmp_path) as (seat_manager, (seat_state, _), _links):
+        question = enqueue_question(
+            seat_manager, seat_state, "?", "json", answer_type=answer_type,
+            schema=answer_type.schema,
+        )  # fmt: skip
+
+        def send_name(name: str) -> str:
+            about = "a.most_compelling"
+            words = {f"{about}.opinion_summary": ["Calm lanes."], f"{about}.why_compelling": ["x"]}
+            stances = ("previous_stance", "current_stance", "change_type")
+            choices = {f"a.stance_evolution.{stance}": ["0"] for stance in stances}
+            reason = {"a.stance_evolution.change_reason": ["x"], "a.next_round_strategy": ["x"]}
+            form = {f"{about}.agent_id": [name], **words, **choices, **reason}
+            return parse_form(question, form)[1]
+
+        problem = send_name("the woman with the dog")
+        assert "'the woman with the dog' does not name exactly one of the others" in problem
+        assert send_name("A02") == send_name("Judy") == ""
 
 
 async def test_problems_of_answers_are_written_for_humans(tmp_path: Path) -> None:

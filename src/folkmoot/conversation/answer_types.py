@@ -386,11 +386,17 @@ class ValidationContext:
             self.add_repair(path, "name", written, path.rpartition(".")[2])
 
 
+# Repairs that drop an entry about another speaker, because its text does not say which one.
+UNKNOWN_NAME_REPAIRS = frozenset({"unknown_id", "several_ids"})
 ALL_FIELDS_INSTRUCTION = "Reply with only the JSON object, all fields present."
 NO_OBJECT = "The reply was not a JSON object."
 # Maximum number of validations of one reply. Each repair can uncover errors that pydantic did not
 # report before, so one pass is not enough. The bound guarantees an end.
 MAX_REPAIR_ROUNDS = 8
+
+
+def _describe_unknown_name(repair: Repair) -> str:
+    return f"{repair.field}: {repair.original!r} does not name exactly one of the others"
 
 
 class JsonObject(AnswerType[T_co]):
@@ -467,6 +473,13 @@ class Json(JsonObject[M]):
     def problem_in(self, reply: str) -> str:
         read = partial(self.read, repair=False)
         parsed = parse_json(reply, dict, read, NO_OBJECT, self.schema)
+        if isinstance(parsed, ParsedAnswer):
+            # What a human writes about another speaker would be dropped with the name. A blank
+            # field has no name.
+            for repair_made in parsed.repairs:
+                if repair_made.kind in UNKNOWN_NAME_REPAIRS and repair_made.original:
+                    return _describe_unknown_name(repair_made)
+            return ""
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
     def read(
