@@ -389,7 +389,11 @@ class Workbook(_Part):
     computed: tuple[Computed, ...] = Field((), description="The sheet of calculated values.")
     notes: tuple[str, ...] = Field((), description="Advisories for the researcher.")
     # No part of the plan, so that earlier runs can be resumed.
-    sheets_with_drawings: tuple[str, ...] = Field((), exclude=True)
+    sheets_with_drawings: tuple[str, ...] = Field(
+        (),
+        exclude=True,
+        description="Sheets with pictures or text boxes, which participants do not see.",
+    )
 
     @property
     def helper_names(self) -> frozenset[str]:
