@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Dialog, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, Route, expect
 
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.studio.pages import trial_size
@@ -318,6 +318,7 @@ def test_later_input_is_saved_in_the_rows_that_the_page_shows(
         page.locator(f"[name='{field}']").fill(value)
         wait_until(lambda: saved_text in file.read_text("utf-8"))
 
+    page.wait_for_load_state()
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     enter_value('key ["models", 0]', "participant", "participant: ")
     enter_value('["num_personas"]', "4", "num_personas: 4\n")
@@ -325,6 +326,26 @@ def test_later_input_is_saved_in_the_rows_that_the_page_shows(
     assert file.read_text("utf-8") == renamed
     enter_value('["controls", "confounders"]', "[age]", "- age\n")
     enter_value('["controls", "confounders", 0]', "region", "- region\n")
+
+
+def test_what_is_typed_before_the_scripts_have_started_is_saved(
+    page: Page, studio: StudioProcess
+) -> None:
+    file = studio.folder / "early.yaml"
+    file.write_text("study: focus_group\ncategory: ovens\nproduct_concept: An oven\n", "utf-8")
+    page.goto(studio.link)
+    late_scripts: list[Route] = []
+
+    def hold_back(script: Route) -> None:
+        late_scripts.append(script)
+
+    page.route("**/htmx*.js", hold_back)
+    page.get_by_role("link", name="early.yaml").click(no_wait_after=True)
+    page.locator("""[name='["category"]']""").fill("kettles")
+    assert page.evaluate("typeof htmx") == "undefined"
+    for script in late_scripts:
+        script.continue_()
+    wait_until(lambda: bool(page.evaluate("1")) and "kettles" in file.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("leave", ["close", "back"])
@@ -349,10 +370,10 @@ def test_a_text_that_is_not_saved_is_not_lost_without_a_question(
     page: Page, studio: StudioProcess
 ) -> None:
     """The page *Text* is saved by its button alone."""
-    file = studio.folder / "text.yaml"
+    file = studio.folder / "unsaved.yaml"
     file.write_text("study: focus_group\ncategory: ovens\nproduct_concept: An oven\n", "utf-8")
     page.goto(studio.link)
-    page.get_by_role("link", name="text.yaml").click()
+    page.get_by_role("link", name="unsaved.yaml").click()
     page.get_by_role("link", name="Text", exact=True).click()
     asked: list[str] = []
 
@@ -364,8 +385,9 @@ def test_a_text_that_is_not_saved_is_not_lost_without_a_question(
     text = page.get_by_label("Study file")
     words = text.input_value() + "# My own words\n"
     text.fill(words)
-    page.get_by_role("link", name="Prompts").click(no_wait_after=True)
-    wait_until(lambda: page.evaluate("1") and asked == ["beforeunload"])
+    with page.expect_event("dialog"):
+        page.get_by_role("link", name="Prompts").click(no_wait_after=True)
+    assert asked == ["beforeunload"]
     assert text.input_value() == words
     page.get_by_role("button", name="Save and check").click()
     wait_until(lambda: file.read_text("utf-8") == words)

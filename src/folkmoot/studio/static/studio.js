@@ -72,6 +72,9 @@
   const form = () => document.getElementById("form");
   let dirty = false;
   addEventListener("input", (e) => (dirty ||= !!form()?.contains(e.target)));
+  // What is typed before htmx has started is sent when the page is complete. For this reason the
+  // page waits for this script.
+  addEventListener("load", () => dirty && htmx.trigger(form(), "submit"));
   addEventListener("htmx:afterRequest", (e) => {
     if (e.detail.elt !== form()) return;
     dirty = !e.detail.successful;
@@ -119,7 +122,10 @@
   });
 
   // The text of the study file and of a prompt is saved by its button alone.
-  let unsavedText = document.querySelector("textarea[data-unsaved]") !== null;
+  let unsavedText = false;
+  addEventListener("DOMContentLoaded", () => {
+    unsavedText ||= document.querySelector("textarea[data-unsaved]") !== null;
+  });
   addEventListener("input", (e) => (unsavedText ||= e.target.matches("textarea.code")));
   addEventListener("submit", (e) => {
     if (e.target.querySelector("textarea.code")) unsavedText = false;
