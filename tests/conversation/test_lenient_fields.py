@@ -127,12 +127,99 @@ def test_an_unclear_value_is_unreadable(field: str, reply_value: object) -> None
     assert isinstance(failure, ParseFailure) and field in failure.problem
 
 
-@pytest.mark.parametrize("field", ["points", "tags"])
-def test_a_list_that_is_stated_twice_is_no_empty_list(field: str) -> None:
-    """Of two different lists it is unknown which one is meant, so the question is asked again."""
-    other = json.dumps([{"text": "light", "weight": 1}] if field == "points" else ["light"])
-    reply = json.dumps(VALID_REPLY).removesuffix("}") + f', "{field}": {other}}}'
-    assert isinstance(Json(Opinion).parse_reply(reply), ParseFailure)
+class Place(BaseModel):
+    park: str = ""
+    rating: int | None = None
+
+
+class Visit(BaseModel):
+    place: Place
+    marks: dict[str, int]
+    tags: list[str]
+    name: str
+    later: Place | None = None
+    others: dict[str, int] = {}
+    notes: list[Place] = []
+
+
+VISIT = {"place": {"park": "A"}, "marks": {"x": 1}, "tags": ["a"], "name": "Ann"}
+SECOND_VALUES = {"place": {"park": "B"}, "marks": {"x": 2}, "tags": ["b"], "name": "Bo"}
+
+
+def state_twice(reply: dict[str, Any], field: str, first: object, second: object) -> str:
+    body = json.dumps(reply | {field: first}).removesuffix("}")
+    return f'{body}, "{field}": {json.dumps(second)}}}'
+
+
+@pytest.mark.parametrize("field", VISIT)
+def test_a_required_field_that_is_stated_twice_is_asked_again(field: str) -> None:
+    """Of two different values it is unknown which one is meant, whatever the type of the field."""
+    reply = state_twice(VISIT, field, VISIT[field], SECOND_VALUES[field])
+    for text in (reply, reply.replace("}}", "},}"), reply.replace(f'"{field}"', f"{field}")):
+        failure = Json(Visit).parse_reply(text)
+        assert isinstance(failure, ParseFailure)
+        assert f"{field}: It is given twice" in failure.problem
+    in_list = JsonList(Place, name="tags").parse_reply(state_twice({}, "tags", VISIT, [VISIT]))
+    assert isinstance(in_list, ParseFailure)
+
+
+@pytest.mark.parametrize(
+    ("field", "first", "second", "path"),
+    [
+        ("later", {"park": "A"}, {"park": "B"}, "later"),
+        ("others", {"x": 1}, {"x": 2}, "others"),
+        ("notes", [{"park": "A"}], [], "notes"),
+    ],
+)
+def test_an_optional_field_that_is_stated_twice_is_left_out_with_a_note(
+    field: str, first: object, second: object, path: str
+) -> None:
+    parsed = Json(Visit).parse_reply(state_twice(VISIT, field, first, second))
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == Visit.model_validate(VISIT)
+    (repair,) = parsed.repairs
+    assert (repair.field, repair.kind, repair.is_dropped) == (path, "unreadable", True)
+    # What was said is recorded beside what was recorded.
+    assert json.dumps(first) in repair.original and json.dumps(second) in repair.original
+
+
+@pytest.mark.parametrize(
+    ("reply", "path"),
+    [
+        ('"others": {"x": 1, "x": 2, "y": 3}', "others.x"),
+        ('"notes": [{"park": "A", "park": "B", "rating": 4}]', "notes.0.park"),
+        ('"later": {"park": "A", "rating": 1, "rating": 2}', "later.rating"),
+    ],
+)
+def test_a_part_that_is_stated_twice_costs_no_other_part(reply: str, path: str) -> None:
+    parsed = Json(Visit).parse_reply(json.dumps(VISIT).removesuffix("}") + f", {reply}}}")
+    assert isinstance(parsed, ParsedAnswer)
+    assert [(repair.field, repair.kind) for repair in parsed.repairs] == [(path, "unreadable")]
+    kept = parsed.value.model_dump()
+    expected = {"others.x": {"y": 3}, "notes.0.park": [Place(rating=4).model_dump()]}
+    part = path.partition(".")[0]
+    assert kept[part] == expected.get(path, Place(park="A").model_dump())
+
+
+@pytest.mark.parametrize("field", VISIT)
+def test_a_field_without_a_value_is_not_empty(field: str) -> None:
+    """The reply was cut after the key, or the model left the value out."""
+    others = json.dumps({name: value for name, value in VISIT.items() if name != field})
+    for end in ("", ",}", "}"):
+        failure = Json(Visit).parse_reply(f'{others.removesuffix("}")}, "{field}":{end}')
+        assert isinstance(failure, ParseFailure) and f"{field}: It has no value" in failure.problem
+
+
+def test_the_rest_of_a_last_reply_counts_without_a_field_that_is_stated_twice() -> None:
+    class Draft(BaseModel):
+        name: str
+        mark: int | None
+
+    salvaged = Json(Draft).salvage_reply('{"name": "Ann", "mark": 1, "mark": 2}')
+    assert salvaged is not None and salvaged.value == Draft(name="Ann", mark=None)
+    assert [(repair.field, repair.original) for repair in salvaged.repairs] == [("mark", "1; 2")]
+    reply = state_twice(VISIT, "others", {"x": 1}, {"x": 2})
+    salvaged_visit = Json(Visit).salvage_reply(reply)
+    assert salvaged_visit is not None and salvaged_visit.value == Visit.model_validate(VISIT)
 
 
 def test_unreadable_entries_are_dropped_and_counted() -> None:

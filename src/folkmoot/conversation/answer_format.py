@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+from folkmoot.conversation.json_replies import UnreadableValue
 from folkmoot.conversation.reply_forms import find_numbers, find_options, longest_first
 from folkmoot.json_text import Schema
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
@@ -215,9 +216,8 @@ def _rename_fields(
     renamed: list[RenamedField], value: dict[str, object], fields: Schema, path: str
 ) -> Iterator[tuple[str, object]]:
     # A name that fits two fields is not used. Two names that fit one field are not used either. If
-    # one of them is the name of the field itself and their values differ, the field gets an empty
-    # object, which is no readable value of any field: which value is meant is unknown. Null is no
-    # second value of a field that is never null.
+    # one of them is the name of the field itself and their values differ, it is unknown which value
+    # is meant. Null is no second value of a field that is never null.
     if value.keys() <= fields.keys():
         yield from value.items()
         return
@@ -239,13 +239,13 @@ def _rename_fields(
         fold = fold_field_name(written)
         is_other_spelling = written not in fields and names_by_fold[fold] == 1
         name = known.get(fold, written) if is_other_spelling else written
-        is_clear = True
+        values = [entry]
         if written in fields and names_by_fold[fold] > fields_by_fold[fold]:
-            others = (other for key, other in value.items() if fold_field_name(key) == fold)
-            is_clear = all(other == entry for other in others)
+            values = [other for key, other in value.items() if fold_field_name(key) == fold]
         if name != written:
             renamed.append(RenamedField(f"{path}.{name}".removeprefix("."), str(written)))
-        yield name, entry if is_clear else {}
+        is_clear = all(other == entry for other in values)
+        yield name, entry if is_clear else UnreadableValue(values)
 
 
 def _is_nullable(field: Schema) -> bool:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
+from pydantic_core import ErrorDetails
 
 from folkmoot.conversation.answer_format import (
     RenamedField,
@@ -23,6 +24,7 @@ from folkmoot.conversation.answer_format import (
     names_other_value,
 )
 from folkmoot.conversation.json_replies import (
+    UnreadableValue,
     json_candidates,
     refuses_beside_json,
     text_after_json,
@@ -31,8 +33,10 @@ from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import (
     UNREADABLE,
     find_false_numbers,
+    find_unreadable_values,
     fold_option,
     is_declined,
+    leave_out_unreadable,
     repair_fields,
 )
 from folkmoot.conversation.reply_forms import join_lines_of_others, own_words, visible_text
@@ -489,6 +493,8 @@ class Json(JsonObject[M]):
 
         - `repair`: repair an invalid value instead of rejecting it.
         """
+        if isinstance(value, UnreadableValue):
+            return ParseFailure(f"{value.problem}.")
         value, renamed = match_field_names(value, self.schema)
         value, dropped = drop_descriptions(value, self.schema)
         if self.may_decline and isinstance(value, dict):
@@ -506,18 +512,15 @@ class Json(JsonObject[M]):
         notes.add_renamed_fields(renamed)
         for path, sentence in dropped:
             notes.add_repair(path, "template_sentence", sentence)
+        value = leave_out_unreadable(self.model, value, notes.add_repair, salvage=salvage)
         for _ in range(MAX_REPAIR_ROUNDS):
             # A failing pass may add repairs too. Each pass gets its own copy of the list, so that a
             # repair is recorded once.
             context = replace(notes, repairs=list(notes.repairs))
-            try:
-                model = self.model.model_validate(value, context=context)
-            except ValidationError as error:
-                errors = error.errors()
-            else:
-                errors = list(find_false_numbers(model, value))
-                if not errors:
-                    return ParsedAnswer(model, "exact", tuple(context.repairs))
+            validated = self._validate(value, context)
+            if not isinstance(validated, list):
+                return ParsedAnswer(validated, "exact", tuple(context.repairs))
+            errors = validated
             if not repair:
                 break
             repaired = repair_fields(
@@ -538,6 +541,15 @@ class Json(JsonObject[M]):
         return ParseFailure(
             f"The JSON did not fit: {first_errors}.{echo_hint} {ALL_FIELDS_INSTRUCTION}"
         )
+
+    def _validate(self, value: object, context: ValidationContext) -> M | list[ErrorDetails]:
+        if errors := find_unreadable_values(self.model, value):
+            return errors
+        try:
+            model = self.model.model_validate(value, context=context)
+        except ValidationError as error:
+            return error.errors()
+        return list(find_false_numbers(model, value)) or model
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from folkmoot.conversation.answer_types import (
     Repair,
     parse_json,
 )
+from folkmoot.conversation.json_replies import UnreadableValue
 from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.json_text import Schema
 
@@ -137,6 +138,8 @@ def _read_entry(
 ) -> ParsedAnswer[M] | ParseFailure | Missing:
     # Reads the entries that a reply gives for one key. Of two different answers it is unknown which
     # one is meant, and a model may have mislabelled one of them. Equal answers are one.
+    if unreadable := [entry for entry in entries if isinstance(entry, UnreadableValue)]:
+        return ParseFailure(f"{unreadable[0].problem}.")
     if not entries or not all(isinstance(entry, Mapping) for entry in entries):
         return ParseFailure("It is missing.")
     first, *others = (part.read(entry, salvage=salvage) for entry in entries)

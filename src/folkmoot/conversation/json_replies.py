@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -46,6 +46,8 @@ _END_OF_VALUE = re.compile(
 )
 # The end of a text that the token limit cut. No option and no number ends in this character.
 CUT_MARK = "…"
+# Stands for the value of a key without a value. No reply contains it either.
+_NO_VALUE = "\ufdd1"
 # Makes the keys of an object different for the repair library, which keeps only the last of two
 # equal keys. The code points are no characters, so no reply contains them.
 _KEY_MARK = re.compile("\ufdd0\\d+\ufdd0")
@@ -54,6 +56,45 @@ _MARKABLE_KEY = re.compile(
     r"(?P<is_key>(?=\s*+:))?",
     re.DOTALL,
 )
+
+
+class UnreadableValue:
+    """The value of a field to which a reply gives no value, or several values that differ.
+
+    - `values`: the values in the reply.
+    """
+
+    # An own type, because each value of JSON is a readable value of some field: an empty object is
+    # an empty mapping, and null may mean "cannot say". No dataclass, because pydantic would turn it
+    # into a mapping.
+
+    __slots__ = ("stated",)
+
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        texts = (json.dumps(value, ensure_ascii=False, default=str) for value in values)
+        self.stated = replace_lone_surrogates("; ".join(texts))
+
+    @property
+    def problem(self) -> str:
+        """The problem in words for the speaker."""
+        return "It is given twice, with different values" if self.stated else "It has no value"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnreadableValue) and self.stated == other.stated
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return self.stated
+
+
+def as_plain_json(value: object) -> object:
+    """Return a value of `json_candidates` in which each unreadable value is null."""
+    if isinstance(value, dict):
+        return {name: as_plain_json(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [as_plain_json(entry) for entry in value]
+    return None if isinstance(value, UnreadableValue) else value
 
 
 def close_cut_json(reply: str) -> str:
@@ -105,7 +146,8 @@ def read_whole_json(reply: str, *, repair: bool) -> object | None:
     if reply.lstrip()[:1] not in ("{", "[", "`"):
         return None
     candidates = json_candidates(reply, "{[")
-    return next((value for step, value in candidates if repair or step != REPAIRED), None)
+    values = (value for step, value in candidates if repair or step != REPAIRED)
+    return as_plain_json(next(values, None))
 
 
 def json_candidates(
@@ -116,7 +158,8 @@ def json_candidates(
     - `openings`: the characters with which a JSON value can begin, such as "{".
     - `numbers_as_text`: keep each decimal number as it is written, such as "1.000".
 
-    Each item holds the parse step and the JSON value.
+    Each item holds the parse step and the JSON value. A field without a value or with several
+    different values has an `UnreadableValue`.
     """
     # A reply may hold lone surrogates, and so may its escapes, such as `\ud800`.
     reply = replace_lone_surrogates(reply)
@@ -206,19 +249,20 @@ def _remove_key_marks(value: object) -> object:
 
 
 def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # A key with two different values gets an empty object, which is no readable value of any field.
-    # Python would keep the last value.
+    # Of two different values of a key, Python would keep the last one.
     result: dict[str, object] = {}
-    for key, value in pairs:
-        result[key] = {} if key in result and result[key] != value else value
+    for key, entry in pairs:
+        value = UnreadableValue() if entry == _NO_VALUE else entry
+        is_other = key in result and result[key] != value
+        result[key] = UnreadableValue((result[key], value)) if is_other else value
     return result
 
 
 def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
     # Values without quotation marks get them, unless JSON or Python would read them as they are.
     # Otherwise the repair library reads `7 or 8` as 7 and `−4` (a Unicode minus) as 4, and may move
-    # a number to another key. A key without a value gets an empty object, which no field can
-    # read. The library would give it an empty text, which may mean "cannot say".
+    # a number to another key. The library would give a key without a value an empty text, which may
+    # mean "cannot say".
     parts: list[str] = []
     position = 0
     while token := _TOKEN.search(text, position):
@@ -232,7 +276,7 @@ def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
         value = (bare[: end.start()] if end else bare).rstrip()
         after = text[position : position + 1]
         if not bare and after in ("", ",", "}", "]"):
-            parts.append(f"{token[0]}{{}}")
+            parts.append(f'{token[0]}"{_NO_VALUE}"')
             continue
         position = token.start("bare") + len(value) if bare else position
         parts.append(text[token.start() : position - len(value)])

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from folkmoot.conversation.json_replies import CUT_MARK
+from folkmoot.conversation.json_replies import CUT_MARK, UnreadableValue
 from folkmoot.conversation.reply_forms import ABOUT, fold_digits, normalise_text
 
 # The arguments are: path, kind of repair, original value, replacement.
@@ -320,6 +320,63 @@ def find_false_numbers(value: object, raw: object, loc: _Path = ()) -> Iterator[
         yield from find_false_numbers(inner_value, raw_value, (*loc, name))
 
 
+def find_unreadable_values(model: type[BaseModel], value: object) -> list[ErrorDetails]:
+    """Return a validation error for each field of a model that has an `UnreadableValue`."""
+    # A field that the model does not have says nothing. Validators of the models convert values, so
+    # they must not get these.
+    errors = []
+    # The list grows during the loop: nested values are appended and visited later.
+    nested: list[tuple[_Path, object]] = [((), value)]
+    for path, inner_value in nested:
+        if path and isinstance(inner_value, UnreadableValue) and _is_known(model, path):
+            problem = inner_value.problem
+            errors.append(ErrorDetails(type=UNREADABLE, loc=path, msg=problem, input=inner_value))
+        elif isinstance(inner_value, Mapping):
+            nested += [((*path, str(name)), entry) for name, entry in inner_value.items()]
+        elif isinstance(inner_value, list):
+            nested += [((*path, number), entry) for number, entry in enumerate(inner_value)]
+    return errors
+
+
+def _is_known(model: type[BaseModel], path: _Path) -> bool:
+    # True if each step names a field, or is inside a field that holds any names.
+    field = None
+    for end, step in enumerate(path, start=1):
+        if isinstance(step, int):
+            continue
+        if field is not None and (_holds_names(field) or not _models_in(field.annotation)):
+            return True
+        field = _field_at(model, path[:end])
+        if field is None:
+            return False
+    return True
+
+
+def leave_out_unreadable(
+    model: type[BaseModel], value: object, note: Note, *, salvage: bool = False
+) -> object:
+    """Return a value without those fields with an `UnreadableValue` that may be missing.
+
+    These are optional fields, and all fields of list entries and optional objects.
+
+    - `note`: a function that is called with each field that is left out.
+    - `salvage`: True to leave out the required fields too.
+    """
+    # Without a field that it requires, an entry or an optional object is dropped later.
+    errors = find_unreadable_values(model, value)
+    readable = copy.deepcopy(value) if errors else value
+    for error in errors:
+        path = error["loc"]
+        if salvage or any(_may_be_dropped(model, path[:end]) for end in range(1, len(path) + 1)):
+            field = _field_at(model, path)
+            if salvage and field is not None and _may_be_missing(field):
+                _set_value_at_path(readable, path, None)
+            else:
+                _value_at_path(readable, path[:-1]).pop(path[-1])
+            note(_format_path(path), UNREADABLE, error["input"], "")
+    return readable
+
+
 def repair_fields(
     model: type[BaseModel],
     value: object,
@@ -401,8 +458,7 @@ def _repair_value(
         switch = read_switch(raw)
         return _UNREAD if switch is None else switch
     if error_type in ("list_type", "tuple_type"):
-        # An empty object stands for a list that the reply states twice. It says not what is in it.
-        return _UNREAD if raw == {} else read_list(raw)
+        return read_list(raw)
     if error_type == "string_type":
         if isinstance(raw, bool):
             return _read_boolean_as_text(field, stated=raw)
@@ -426,10 +482,7 @@ def _drop_unreadable(
     for end in range(len(path), 0, -1):
         parent_path = path[:end]
         field, raw = _field_at(model, parent_path), _value_at_path(value, parent_path)
-        is_entry = isinstance(parent_path[-1], int) or _holds_names(
-            _field_at(model, path[: end - 1])
-        )
-        if is_entry or (field is not None and _has_empty_default(field)):
+        if _may_be_dropped(model, parent_path):
             if raw is _UNREAD:
                 continue
             _value_at_path(value, parent_path[:-1]).pop(parent_path[-1])
@@ -440,6 +493,12 @@ def _drop_unreadable(
         note(_format_path(parent_path), UNREADABLE, "" if raw is _UNREAD else raw, "")
         return True
     return False
+
+
+def _may_be_dropped(model: type[BaseModel], path: _Path) -> bool:
+    field = _field_at(model, path)
+    is_entry = isinstance(path[-1], int) or _holds_names(_field_at(model, path[:-1]))
+    return is_entry or (field is not None and _has_empty_default(field))
 
 
 def _has_empty_default(field: FieldInfo) -> bool:

@@ -30,7 +30,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates, refuses_beside_json
-from folkmoot.conversation.lenient_fields import is_declined, read_number
+from folkmoot.conversation.lenient_fields import is_declined, read_number, read_switch
 from folkmoot.conversation.schema_alternatives import single_alternative
 from folkmoot.hints import capitalise
 from folkmoot.json_text import Schema
@@ -260,8 +260,10 @@ def _read_closed(name: str, node: Mapping[str, Any], value: Any) -> _Read:
         if number is None or not low <= number <= high:
             return ParseFailure(f"{name} must be a number within its bounds.")
         return number
-    if isinstance(value, bool):
-        value = str(value).lower()
+    if node.get("type") == "boolean":
+        switch = read_switch(value)
+        problem = ParseFailure(f"{name} must be true or false.")
+        return problem if switch is None else str(switch).lower()
     if "enum" in node and value not in node["enum"]:
         return ParseFailure(f"{name} must be one of {', '.join(map(str, node['enum']))}.")
     return str(value)
