@@ -30,6 +30,11 @@ DATA = "data:image/png;base64,iVBORw0KGgo="
         ("https://example.org/PLAN.PNG#top", ["https://example.org/PLAN.PNG#top"]),
         ("http://127.0.0.1:8000/a.b/c.webp", ["http://127.0.0.1:8000/a.b/c.webp"]),
         (f"Seen: {DATA} there", [DATA]),
+        # A list without spaces, as in a cell of a sheet.
+        (f"{PLAN},{PARK}", [PLAN, PARK]),
+        (f"{PARK};{PLAN},{DATA},{PLAN}", [PARK, PLAN, DATA]),
+        (f"https://example.org/report,{PLAN}", [PLAN]),
+        ("https://example.org/w_9,h_9/a.png?x=1,2", ["https://example.org/w_9,h_9/a.png?x=1,2"]),
         ("https://example.org/plan.png.html", []),
         ("https://example.org/a.png/view", []),
         ("https://example.org/news/7 and example.org/a.png and plan.png", []),
@@ -42,7 +47,8 @@ def test_image_references_in_a_text_are_found(text: str, urls: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["http://" * 15_000, "![" * 50_000, "https://x/" + ".png" * 25_000]
+    "text",
+    ["http://" * 15_000, "https://x,;" * 9_000, "![" * 50_000, "https://x/" + ".png" * 25_000],
 )
 def test_long_text_is_searched_quickly(text: str) -> None:
     """The search takes linear time. A quadratic search would take minutes."""

@@ -25,18 +25,23 @@ UNSUPPORTED_TYPES = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
 OTHER_MATERIAL = ("pdf", "mp4", "mov", "webm", "mp3")
 
 # The lengths in these patterns are bounded, so that the search takes linear time in any text.
-_URL = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
+# A comma may be part of an address, but not before another one: several images in one cell are
+# often separated by commas alone.
+_IN_URL = r"(?![,;](?:https?://|data:image/))[^\s<>\"'()\[\]{}|\\^`"
+_URL = rf"https?://(?:{_IN_URL}]){{1,2000}}"
 _DATA = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
 # An image is marked (Markdown, or a tag in brackets), or its path ends like an image file.
 _URL_OR_DATA = rf"\s*({_URL}|{_DATA})\s*"
 _MARKED = rf"!\[[^\]\n]{{0,500}}\]\({_URL_OR_DATA}\)|\[image:{_URL_OR_DATA}\]"
-_PATH = r"https?://[^\s<>\"'()\[\]{}|\\^`?#]{1,2000}"
+_PATH = rf"https?://(?:{_IN_URL}?#]){{1,2000}}"
 _TYPE = rf"\.(?:{'|'.join((*MIME_TYPES, *UNSUPPORTED_TYPES))})(?![\w/.%-]{{0,100}}\w)"
-_QUERY = r"(?:[?#][^\s<>\"'()\[\]{}|\\^`]{0,2000}[\w=&%/-])?"
+_QUERY = rf"(?:[?#](?:{_IN_URL}]){{0,2000}}[\w=&%/-])?"
 _IMAGE = re.compile(f"{_MARKED}|({_PATH}{_TYPE}{_QUERY}|{_DATA})", re.IGNORECASE)
-# The beginning of an image in Markdown or of image data, and a tag with the name of a file.
+# The beginning of an image in Markdown or of image data, and a tag with an address or the name of a
+# file.
 _MARK = re.compile(
     r"!\[[^\]\n]{0,500}\]\([^\n)]{0,200}\)?|data:image/[\w.+-]{1,50};base64,"
+    r"|\[image:\s*https?://[^\]\n]{1,2000}\]"
     rf"|\[image:[^\]\n]{{0,500}}\.(?:{'|'.join((*MIME_TYPES, *UNSUPPORTED_TYPES))})\s*\]",
     re.IGNORECASE,
 )

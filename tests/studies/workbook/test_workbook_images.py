@@ -69,6 +69,14 @@ def test_each_speaker_sees_the_images_of_its_own_prompts(tmp_path: Path) -> None
         assert list_shown_images(request) == wanted, (address, task, who)
 
 
+def test_images_in_one_cell_may_be_separated_by_commas_alone(tmp_path: Path) -> None:
+    book = with_cell(make_workbook(), f"{PROMPTS}3", f"Which? {APPLES},{PEARS}")
+    provider = make_provider()
+    path = save_workbook(book, tmp_path / "book.xlsx")
+    folkmoot.run(path, out=tmp_path / "out", provider=provider)
+    assert {r.images for _, r in provider.seen} == {(APPLES, PEARS)}
+
+
 def test_what_a_participant_says_is_never_an_image(tmp_path: Path) -> None:
     book = with_cell(
         make_workbook(), f"{PROMPTS}5", "You said {{ talk }} Trade? {response_options}"
@@ -244,6 +252,7 @@ def test_the_notes_say_that_images_are_not_in_the_estimate(tmp_path: Path) -> No
     "mark",
     [
         "![plan](plan.png)",
+        "[IMAGE: https://example.org/1,https://example.org/2]",
         "[IMAGE: pictures/plan.jpg]",
         "![plan](https://example.org/my plan.png)",
         "![plan](https://example.org/plan(1).png)",
