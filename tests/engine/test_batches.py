@@ -325,6 +325,10 @@ def test_reply_of_a_batch_that_cannot_be_read_may_have_been_billed(
         with pytest.raises(RunPausedError, match="no readable result"):
             run(STUDY, values, out=tmp_path / "run")
         paused = RunFolder(tmp_path / "run").manifest["broken_replies"]
+        # The other calls without an answer are those of the second batch.
+        money = money_in(tmp_path / "run")
+        assert f"{PEOPLE - 1} calls in batches without an answer" in money
+        assert "1 reply that broke off or did not arrive" in money
         monkeypatch.setattr(batches_module, "_format_json_lines", format_json_lines)
         # The resume reads the first batch again, and does not count its lost reply twice.
         values |= {"max_api_retries": 3}

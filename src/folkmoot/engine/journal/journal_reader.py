@@ -419,7 +419,10 @@ class JournalReader:
         return [row[0] for row in rows]
 
     def count_open_batch_calls(self) -> int:
-        """Return how many calls in batches have no entry. The vendor may bill them."""
+        """Return how many calls in batches have neither an entry nor a lost reply.
+
+        The vendor may bill them.
+        """
         batches = self.read_batches()
         keys = {key for name in batches for key in self.keys_of(name)}
         run = next(iter(batches), "").partition("-")[0]
@@ -427,13 +430,23 @@ class JournalReader:
             "SELECT address, fingerprint FROM entries WHERE kind = 'ask' UNION ALL "
             "SELECT address, fingerprint FROM superseded WHERE kind = 'ask'"
         )
+        answered = set()
         for address, fingerprint in self._reader.execute(rows) if keys else ():
+            answered.add(address)
             # A call that was submitted several times has a key for each time.
             step = 0
             while (key := batch_key(run, address, fingerprint, step)) in keys:
                 keys.remove(key)
                 step += 1
-        return len(keys)
+        # A result that could not be read is recorded as a lost reply. Its key is not known, because
+        # it depends on the request.
+        models = {batch.model for batch in batches.values()}
+        first = min((batch.submitted_at for batch in batches.values()), default=0)
+        lost = sum(
+            reply.model in models and reply.at >= first and reply.address not in answered
+            for reply in self.read_broken_replies()
+        )
+        return max(0, len(keys) - lost)
 
     def find_batch(self, key: str) -> str | None:
         """Return the name of the batch that holds a request, or None."""
