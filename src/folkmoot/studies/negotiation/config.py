@@ -207,7 +207,8 @@ class NegotiationConfig(CodingStudyConfig):
     conditions: tuple[ConditionId, ...] = Field(
         get_args(ConditionId),
         min_length=1,
-        description="conditions to run, of C1 to C5",
+        description="conditions to run: "
+        + "; ".join(f"`{condition.id}` {condition.title}" for condition in CONDITIONS.values()),
         json_schema_extra=field_notes(essential=True),
     )
     groups: Annotated[
@@ -230,7 +231,7 @@ class NegotiationConfig(CodingStudyConfig):
     group_types: tuple[str, ...] = Field(
         TYPE_IDS,
         min_length=1,
-        description="group types to generate",
+        description=f"group types to generate: {', '.join(f'`{name}`' for name in TYPE_IDS)}",
         json_schema_extra=field_notes(essential=True),
     )
     groups_per_type: int = Field(

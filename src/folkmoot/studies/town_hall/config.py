@@ -97,8 +97,7 @@ class Topic(_Part):
     )
     matters: list[str] = Field(
         default_factory=list,
-        description="nouns for the subjects of the discussion, without an article, for the "
-        "embedded respondent alone; default: nouns from the other texts",
+        description="nouns for the subjects, for the embedded respondent; default: from other texts",
         examples=[["parking", "shops", "way to school"]],
         json_schema_extra=field_notes(essential=True, label="Subjects of the discussion"),
     )
@@ -320,7 +319,8 @@ class TownHallConfig(CodingStudyConfig):
     ] = Field(
         list(MAIN_LEVELS),
         min_length=1,
-        description="levels to run; 2-2 is a replication and reported apart",
+        description="`1` shared session; `2-1` own ones; `2-2` their replication; `3` five models; "
+        "`4` and a moderator",
         json_schema_extra=field_notes(essential=True),
     )
     level_settings: Annotated[dict[LevelName, LevelSettings], BeforeValidator(_as_mapping)] = Field(
