@@ -76,7 +76,7 @@ STUDY = Study("vote", "A vote", StudyConfig, protocol, prompts=Path(__file__).pa
 
 def test_one_call_follows_the_steps_on_the_architecture_page(tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8")
-    page = page.partition("## The way of one question")[2].partition("\n## ")[0]
+    page = page.partition("## Life of a request")[2].partition("\n## ")[0]
     steps = re.findall(r"`([a-z_.]+:\w[\w.]*)`", page)
     called_functions: dict[str, None] = {}
     step_names, source = {step.rpartition(":")[2] for step in steps}, f"{SOURCE}/"

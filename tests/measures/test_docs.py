@@ -52,7 +52,7 @@ def test_the_python_code_of_the_page_prints_the_stated_output(capsys):
 
 def test_all_functions_in_the_table_exist():
     text = (DOCS / "measures.md").read_text("utf-8")
-    text = text[text.index("| question | module |") : text.index("## Human bands")]
+    text = text[text.index("| question | module |") : text.index("## Human benchmarks")]
     rows = [line.split("|")[2:4] for line in text.splitlines() if line.startswith("| ")]
     function_count = 0
     for modules, functions in rows[2:]:

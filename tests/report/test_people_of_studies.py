@@ -232,7 +232,7 @@ def test_the_docs_name_the_columns_of_human_files(comparison: tuple[StudyCase, P
     page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text("utf-8")
     study = file.parent.name
     name = study.replace("cross_", "cross-").replace("_", " ")
-    page = page.partition("## Humans and models compared")[2]
+    page = page.partition("## Comparing models with human data")[2]
     (line,) = (line for line in page.splitlines() if line.startswith(f"| {name} |"))
     for column in file.read_text("utf-8").splitlines()[0].split(","):
         assert f"`{column}`" in line + "`arm`" or column.startswith("payoff_"), column
