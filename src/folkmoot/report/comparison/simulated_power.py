@@ -221,7 +221,7 @@ def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding
             rows, f"{format_count(seeds, 'run')} of each size; 95 % Wilson (Monte-Carlo) intervals."
         ),
         notes=(
-            "The effects of the embedded respondent are planted. This is the power of the design "
+            "The effects of the embedded respondent are built in. This is the power of the design "
             "and its test if people were moved as the respondent is; it is no evidence about "
             "people or models. Compare the mean difference with the one that you expect, and plant "
             "that: `--set respondent.persuasion=0.5` halves what moves people, 0 gives the rate of "

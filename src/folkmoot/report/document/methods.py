@@ -317,7 +317,7 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     if run.is_synthetic:
         roles = manifest.get("synthetic_roles")
         yield (
-            "Folkmoot's embedded opinion-dynamics model with planted effects answered"
+            "Folkmoot's embedded opinion-dynamics model with built-in effects answered"
             + (f" as {', '.join(roles)}" if roles else "")
             + ": the figures test the pipeline and are no evidence about people."
         )
