@@ -1,7 +1,7 @@
 """The embedded respondent (`--model synthetic`), a documented model of opinion dynamics.
 
 The respondent answers by rules in place of a language model: in demos, dry runs, estimates of cost
-and power, tests of built-in effects, and whenever the study file names no model. All its answers are
+and power, tests with known effects, and whenever the study file names no model. All its answers are
 labelled SYNTHETIC and are no evidence about real people. docs/respondent.md describes the model of
 opinion dynamics. This text tells study authors how to use the respondent.
 

@@ -97,7 +97,8 @@ class Topic(_Part):
     )
     matters: list[str] = Field(
         default_factory=list,
-        description="nouns for the subjects, for the embedded respondent; default: from other texts",
+        description="nouns for the subjects, for the embedded respondent; default: from other "
+        "texts",
         examples=[["parking", "shops", "way to school"]],
         json_schema_extra=field_notes(essential=True, label="Subjects of the discussion"),
     )
