@@ -255,6 +255,18 @@ def test_a_file_that_is_not_a_version_of_the_workbook_does_not_replace_it(client
     assert workbook.read_bytes() == version
 
 
+@pytest.mark.parametrize("name", ["prices", "Bürger & Preise (2)"])
+def test_an_empty_workbook_leads_to_the_example_beside_it(client: Client, name: str) -> None:
+    _, address = client.fill_in("/new", kind="workbook", name=name)
+    text = client.get(address)
+    assert "to correct" in text
+    match = re.search(r'<a href="([^"]+)">public_goods\.xlsx</a>', text)
+    assert match is not None
+    example = client.server.get(html.unescape(match[1])).text
+    assert "public_goods.xlsx</title>" in example or "public_goods.xlsx –" in example
+    assert "to correct" not in example
+
+
 def test_a_study_with_a_mistake_keeps_its_tabs(client: Client) -> None:
     client.fill_in("/new", kind="workbook", name="prices")
     for tab in ("prompts", "run"):

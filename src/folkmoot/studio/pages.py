@@ -222,6 +222,10 @@ class Studio:
             **_tab_variables(name, path, ""), "study": form.study, "sections": form.sections,
             "reason": form.reason, "placed": placed, "rest": rest,
             "is_right": not problems, "version": _version(path), "beside": neighbours,
+            "workbooks": {
+                file: _study_address(f"{name.rpartition('/')[0]}/{file}".lstrip("/"))
+                for file in neighbours if is_workbook(Path(file))
+            },
             "imported": group_notes(imported[:MAX_IMPORT_NOTES], form.words),
             "fields": [field for part in form.sections for field in walk_fields(part.fields)],
             "trails": label_trails([field for part in form.sections for field in part.fields]),
