@@ -11,10 +11,11 @@ A study type is an async function with a `Session` as argument (see docs/writing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from folkmoot.lazy_names import lazy_names
 
+# As `typing` states it. That module takes 20 ms to import, in which the command line could not
+# handle Ctrl-C yet.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pydantic import BaseModel, Field
 

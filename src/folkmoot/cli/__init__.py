@@ -10,11 +10,52 @@ from __future__ import annotations
 import atexit
 import gc
 import io
+import os
+import signal
 import sys
+from contextlib import suppress
+
+# See `folkmoot/__init__.py`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# `folkmoot.errors` has the same number, but takes long to import.
+_EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the `folkmoot` command."""
+    # Before a command begins and after it has ended, there is nothing to clean up. An exception in
+    # the middle of imports would print a traceback.
+    _set_interrupt_handler(signal.default_int_handler, _end_quietly)
+    try:
+        _run_command()
+    finally:
+        _set_interrupt_handler(signal.default_int_handler, _end_quietly)
+
+
+def raise_interrupts() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt in the command that begins now."""
+    _set_interrupt_handler(_end_quietly, signal.default_int_handler)
+
+
+def _set_interrupt_handler(before: object, after: Callable[..., object]) -> None:
+    # Only in place of the handler `before`: in a job of a script, Ctrl-C is ignored, and programs
+    # that use this package have their own handlers.
+    if signal.getsignal(signal.SIGINT) is before:
+        signal.signal(signal.SIGINT, after)
+
+
+def _end_quietly(_number: int, _frame: object) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # The signal may have come in the middle of a write.
+        with suppress(Exception):
+            stream.flush()
+    os._exit(_EXIT_INTERRUPTED)
+
+
+def _run_command() -> None:
     # Objects that modules create at import live until the end of the process. The garbage collector
     # would scan them about twenty times during import and once at exit. That takes a third of a
     # second of a short run, so it runs rarely here and not at exit.

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from folkmoot.cli import raise_interrupts
 from folkmoot.errors import (
     EXIT_INPUT,
     EXIT_INTERNAL,
@@ -77,6 +78,7 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
     def run_with_error_handling(*args: P.args, **kwargs: P.kwargs) -> R:
         _StartedRun.folder = None
         try:
+            raise_interrupts()
             return command(*args, **kwargs)
         except FolkmootError as error:
             _exit_on_author_error(error)
