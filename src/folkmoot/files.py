@@ -214,20 +214,48 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise _storage_error(path, error) from error
 
 
-def _describe_disk_error(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DISK_IS_FULL
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "this location is not writable; make it writable, or choose another"
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return "a file is where a folder is needed; choose another location"
-    if error.errno == errno.EISDIR:
-        return "a folder is where a file is needed"
-    return f"cannot be written: {error.strerror or error}"
+# Why a file cannot be read or written, and what to do, by error number.
+_REASONS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), DISK_IS_FULL),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM), "you have no permission; change the permissions of this path"
+    ),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST),
+        "a file is where a folder is needed; choose another location",
+    ),
+    errno.EROFS: "the disk is read-only; choose another location",
+    errno.EISDIR: "a folder is where a file is needed",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.ELOOP: "a link leads back to itself",
+}
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be read, in plain words without the path."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    return _REASONS.get(error.errno, error.strerror or str(error))
+
+
+def explain_file_error(error: Exception) -> StorageError | None:
+    """Return an error about a file in plain words, or None if the error is about something else."""
+    # The path is missing if the output of a command cannot be written, and for connections.
+    if not isinstance(error, OSError) or error.errno not in _DISK | _REASONS.keys():
+        return None
+    if error.filename is None:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return StorageError(f"the output of the command: {DISK_IS_FULL}") if is_full else None
+    return StorageError(f"{os.fsdecode(error.filename)}: {reason_of(error)}")
 
 
 def _storage_error(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"{path}: {_describe_disk_error(error)}")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageError(
+            f"{path}: this location is not writable; make it writable, or choose another"
+        )
+    is_known = error.errno in _REASONS
+    return StorageError(f"{path}: {'' if is_known else 'cannot be written: '}{reason_of(error)}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import itertools
 import os
@@ -35,7 +34,7 @@ from folkmoot.errors import (
     StorageError,
     UnknownCostError,
 )
-from folkmoot.files import DISK_IS_FULL
+from folkmoot.files import explain_file_error
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
 
@@ -98,10 +97,9 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
             raise
         except Exception as error:
             _exit_on_author_error(error)
-            # Errors of files name their path. This one is of the output, which may go to a file.
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                show_error(StorageError(f"the output of the command: {DISK_IS_FULL}"))
-                raise typer.Exit(StorageError.exit_code) from error
+            if (file_error := explain_file_error(error)) is not None:
+                show_error(file_error)
+                raise typer.Exit(file_error.exit_code) from error
             _report_internal_error(error)
             raise typer.Exit(EXIT_INTERNAL) from error
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.errors import StorageError
+from folkmoot.files import reason_of
 from folkmoot.storage.json_files import read_json_object, write_json, write_text
 from folkmoot.storage.manifest import AMENDMENTS_KEY
 from folkmoot.storage.run_folder import MANIFEST
@@ -133,7 +134,7 @@ def _read_lines(run: Path) -> tuple[str, ...]:
         # feeds only: `splitlines` would also split at other separators inside a text.
         return tuple(path.read_bytes().decode().split("\n")[:-1]) if path.exists() else ()
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"{path}: cannot be read: {error}") from error
+        raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def _digest_lines(lines: Iterable[str]) -> str:

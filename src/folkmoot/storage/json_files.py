@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
-from folkmoot.files import write_bytes, write_with
+from folkmoot.files import reason_of, write_bytes, write_with
 from folkmoot.json_text import replace_lone_surrogates
 
 # A list of these values is written on a single line.
@@ -53,7 +53,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise StorageError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"{path}: cannot be read: {error}") from error
+        raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
     except json.JSONDecodeError as error:
         raise StorageError(f"{path}: not valid JSON: {error}") from error
     except RecursionError as error:
@@ -91,7 +91,7 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
                         if vector is not None:
                             vectors[name] = np.array(vector, dtype=np.float32)
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path}: cannot be read: {error}") from error
+        raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
     # A file with another layout is read as a whole.
     if not vectors:
         lists_by_name = read_json(path).get(member, {})

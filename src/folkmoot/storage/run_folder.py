@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from folkmoot.errors import StorageError
-from folkmoot.files import read_yaml, user_cache_dir
+from folkmoot.files import read_yaml, reason_of, user_cache_dir
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL
 from folkmoot.models.request import is_reply_of_human
 from folkmoot.storage.json_files import read_json, read_json_object
@@ -320,7 +320,7 @@ class RunFolder:
             # A run folder may come from an untrusted source.
             data = read_yaml(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise StorageError(f"{path}: cannot be read: {error}") from error
+            raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
         return data if isinstance(data, dict) else {}
 
     def read_settings(self, config_class: type[C]) -> C:
@@ -384,7 +384,14 @@ class RunFolder:
 
     def table_names(self) -> list[str]:
         """Return the names of the tables, sorted."""
-        return sorted(path.stem for path in (self.path / TABLES).glob("*.parquet"))
+        folder = self.path / TABLES
+        try:
+            paths = list(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be read: {reason_of(error)}") from error
+        return sorted(path.stem for path in paths if path.suffix == ".parquet")
 
     def require_tables(self) -> None:
         """Raise StorageError if no table has been written yet, or if a written table is missing."""
@@ -417,7 +424,7 @@ class RunFolder:
             # `glob=False`, because the name of a run folder may contain brackets.
             rows = pl.read_parquet(path, glob=False)
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise StorageError(f"{path}: cannot be read: {error}") from error
+            raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
     def scan_table(self, name: str) -> pl.LazyFrame:
@@ -430,7 +437,7 @@ class RunFolder:
         try:
             self._refuse_inflated(path)
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise StorageError(f"{path}: cannot be read: {error}") from error
+            raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
         rows = pl.scan_parquet(path, glob=False)
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
@@ -502,7 +509,7 @@ class RunFolder:
         try:
             return path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"{path}: cannot be read: {error}") from error
+            raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 class UnsettledRun(RunFolder):

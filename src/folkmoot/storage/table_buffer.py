@@ -29,6 +29,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from folkmoot.errors import ProtocolError, StorageError
+from folkmoot.files import reason_of
 from folkmoot.hints import shorten
 
 TableCell = str | int | float | bool | None
@@ -231,7 +232,7 @@ class RowFile:
             with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as db:
                 yield db
         except sqlite3.Error as error:
-            raise StorageError(f"{self.path}: cannot be read: {error}") from error
+            raise StorageError(f"{self.path}: cannot be read: {reason_of(error)}") from error
 
 
 class TemporaryRowFile(RowFile):

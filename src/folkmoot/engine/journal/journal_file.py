@@ -438,8 +438,12 @@ def storage_error(path: Path, error: Exception) -> StorageError:
         )
     if "full" in text or "disk I/O" in text:
         return StorageError(f"{path}: the disk is full ({text}). Free some space and resume.")
-    if "readonly" in text or "unable to open" in text:
+    if "readonly" in text:
         return StorageError(f"{path}: cannot be written ({text}).")
+    if "unable to open" in text:
+        return StorageError(
+            f"{path}: cannot be written or read ({text}). Check the folder and the permissions."
+        )
     return StorageError(f"{path}: {text}")
 
 

@@ -25,7 +25,7 @@ from folkmoot.engine.seats.withdrawal import finish_withdrawal
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
-from folkmoot.files import storage_errors
+from folkmoot.files import reason_of, storage_errors
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.manifest import RunTotals, software_versions
 from folkmoot.storage.run_folder import (
@@ -272,7 +272,7 @@ def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[bool]:
             f"{folder}: {_read_holder(folder)} is writing this run; wait until it ends"
         ) from None
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
+        raise StorageError(f"{folder}: cannot be locked: {reason_of(error)}") from error
     try:
         # The lock itself names no holder, so write one beside it, for the error message and for
         # `is_held`.
