@@ -176,7 +176,7 @@ def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secret", ["1", '"quoted"'])
 def test_a_removed_secret_leaves_each_line_of_the_log_readable(tmp_path: Path, secret: str) -> None:
     """A key may be one digit, and JSON spells a quotation mark in a key otherwise."""
-    log = RunLog(tmp_path, scrub=lambda text: text.replace(secret, "[key]"))
+    log = RunLog(tmp_path, make_scrub=lambda: lambda text: text.replace(secret, "[key]"))
     log(CallDone("m", cost_usd=0.0))
     log(Notice(f"refused {secret}", "warning"))
     log.close()
@@ -188,7 +188,10 @@ def test_a_removed_secret_leaves_each_line_of_the_log_readable(tmp_path: Path, s
 def test_log_files_have_text_and_json_formats_and_contain_no_key(tmp_path: Path) -> None:
     clock = Clock()
     log = RunLog(
-        tmp_path, scrub=lambda text: text.replace("sk-1", "[key]"), every=10.0, clock=clock
+        tmp_path,
+        make_scrub=lambda: lambda text: text.replace("sk-1", "[key]"),
+        every=10.0,
+        clock=clock,
     )
     progress = combine_progress(log)
     progress(StageStarted("vote", 1000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -109,6 +109,11 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
 
     - `secrets`: more texts to replace. A short one is replaced as a whole word only.
     """
+    return key_redactor(secrets)(text)
+
+
+def key_redactor(secrets: Iterable[str | None] = ()) -> Callable[[str], str]:
+    """Return a function that does to each text what `redact_keys` does to one."""
     # Keys are also the values of key variables in the environment, and texts that are shaped like
     # keys.
     secret_values = {
@@ -122,9 +127,14 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     # Error pages of proxies show keys as they stand in a URL.
     secret_values.update([quote(secret, safe="") for secret in secret_values])
     # Longest first, because one secret may be the beginning of another.
-    for secret in sorted(secret_values, key=len, reverse=True):
-        if len(secret) >= MIN_KEY_CHARACTERS:
-            text = text.replace(secret, REDACTED_KEY)
-        else:
-            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REDACTED_KEY, text)
-    return _KEY_SHAPES.sub(REDACTED_KEY, text)
+    longest_first = sorted(secret_values, key=len, reverse=True)
+
+    def redact(text: str) -> str:
+        for secret in longest_first:
+            if len(secret) >= MIN_KEY_CHARACTERS:
+                text = text.replace(secret, REDACTED_KEY)
+            else:
+                text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", REDACTED_KEY, text)
+        return _KEY_SHAPES.sub(REDACTED_KEY, text)
+
+    return redact

@@ -417,7 +417,7 @@ class RunLog:
     """A progress callback that writes `run.log` for humans and `log.jsonl` for programs.
 
     - `every`: after this many seconds without a line, a line of totals is written.
-    - `scrub`: removes secrets from each text.
+    - `make_scrub`: called for each line, returns the function that removes secrets from its texts.
     - `held`: True to keep lines in memory until `write_held_lines` is called.
     """
 
@@ -427,14 +427,14 @@ class RunLog:
         self,
         folder: Path,
         *,
-        scrub: Callable[[str], str] = lambda text: text,
+        make_scrub: Callable[[], Callable[[str], str]] = lambda: str,
         held: bool = False,
         every: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
         self._held: list[tuple[str, str]] = []
-        self._scrub = scrub
+        self._make_scrub = make_scrub
         self._every = every
         self._clock = clock
         self._last = clock()
@@ -508,9 +508,10 @@ class RunLog:
             data["models"] = {name: usage.to_json() for name, usage in self.tally.models.items()}
         # Scrub the texts and not the JSON line. There a secret may be spelt otherwise, and one such
         # as "1" is part of the numbers.
-        scrubbed = change_texts(json.loads(json.dumps(data)), self._scrub)
+        scrub = self._make_scrub()
+        scrubbed = change_texts(json.loads(json.dumps(data)), scrub)
         with storage_errors(self.path):
             self._append_line(
-                f"{stamp} {level.upper():7} {self._scrub(text)}\n",
+                f"{stamp} {level.upper():7} {scrub(text)}\n",
                 json.dumps(scrubbed, ensure_ascii=False) + "\n",
             )

@@ -86,7 +86,7 @@ from folkmoot.errors import (
     RunInterruptedError,
     RunPausedError,
 )
-from folkmoot.models.api_keys import redact_keys
+from folkmoot.models.api_keys import key_redactor, redact_keys
 from folkmoot.models.catalog import is_synthetic
 from folkmoot.models.request import ModelRequest, Provider
 from folkmoot.respondent.mind.knobs import planted_effects
@@ -225,7 +225,7 @@ async def execute_study(execution: Execution) -> None:
     # journal leaves every file unchanged.
     secrets = execution.providers.secrets
     is_resumed = execution.options.resume
-    log = RunLog(execution.folder, scrub=lambda text: redact_keys(text, secrets), held=is_resumed)
+    log = RunLog(execution.folder, make_scrub=lambda: key_redactor(secrets), held=is_resumed)
     progress = combine_progress(execution.options.progress, log)
     started_at = time.monotonic()
     # Callbacks run in reverse order: held files are dropped first, and the log is closed last, so
