@@ -249,6 +249,19 @@ def explain_file_error(error: Exception) -> StorageError | None:
     return StorageError(f"{os.fsdecode(error.filename)}: {reason_of(error)}")
 
 
+def require_utf8(path: Path) -> None:
+    """Raise StorageError if the name of a folder is not UTF-8."""
+    # The library that reads and writes tables opens no files there. Old archives and the memory
+    # sticks of other systems have such names.
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = str(path).encode("utf-8", "replace").decode()
+        raise StorageError(
+            f"{shown}: this name is not UTF-8; rename the folder, or choose another"
+        ) from None
+
+
 def _storage_error(path: Path, error: OSError) -> StorageError:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StorageError(

@@ -68,7 +68,7 @@ def test_a_folder_that_cannot_be_written_is_named(study_folder: Path) -> None:
         assert_error(run_folkmoot("run", "vote.yaml", "--out", "new"), "new", NOT_WRITABLE)
         assert_error(run_folkmoot("new", "workbook", "new"), "experiment.xlsx", NOT_WRITABLE)
         assert_error(run_folkmoot("plan", "vote.yaml"), "vote_preregistration.md", NOT_WRITABLE)
-        assert_error(run_folkmoot("studio", "new", "--port", "0"), "new", "permission")
+        assert_error(run_folkmoot("studio", "new", "--port", "0"), "new", "Permission")
     finally:
         for folder in folders:
             folder.chmod(0o755)

@@ -29,6 +29,7 @@ def main() -> None:
     # Before a command begins and after it has ended, there is nothing to clean up. An exception in
     # the middle of imports would print a traceback.
     _set_interrupt_handler(signal.default_int_handler, _end_quietly)
+    _require_utf8_mode()
     try:
         _run_command()
     finally:
@@ -53,6 +54,14 @@ def _end_quietly(_number: int, _frame: object) -> None:
         with suppress(Exception):
             stream.flush()
     os._exit(_EXIT_INTERRUPTED)
+
+
+def _require_utf8_mode() -> None:
+    # With another encoding of file names, Python and the libraries for tables disagree on them, and
+    # the words of a command are read as other characters. Child processes inherit the mode.
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _run_command() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import read_csv
+from folkmoot.files import read_csv, reason_of
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import collapse_spaces
 
@@ -148,7 +148,7 @@ def _read_text(path: Path) -> str:
         # Spreadsheet programs put a byte order mark at the start of a CSV file.
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Problem(f"cannot be read: {error}", str(path))) from error
+        raise InputError(Problem(f"cannot be read: {reason_of(error)}", str(path))) from error
 
 
 def _parse_int(text: str, path: Path, line: int) -> int:

@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from folkmoot.errors import StorageError
-from folkmoot.files import read_yaml, reason_of, user_cache_dir
+from folkmoot.files import read_yaml, reason_of, require_utf8, user_cache_dir
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL
 from folkmoot.models.request import is_reply_of_human
 from folkmoot.storage.json_files import read_json, read_json_object
@@ -200,6 +200,7 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        require_utf8(self.path)
         if not self.path.is_dir():
             raise StorageError(f"{self.path}: no such run folder")
         if not is_run_folder(self.path):

@@ -25,7 +25,7 @@ from folkmoot.engine.seats.withdrawal import finish_withdrawal
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
-from folkmoot.files import reason_of, storage_errors
+from folkmoot.files import reason_of, require_utf8, storage_errors
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.manifest import RunTotals, software_versions
 from folkmoot.storage.run_folder import (
@@ -68,6 +68,7 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
     false. Raises StorageError if the folder cannot be created or holds no run to resume.
     """
     # The folder of a run that made calls is never overwritten.
+    require_utf8(folder)
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from folkmoot.engine.settings.config_problems import problems_from_validation
 from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import reason_of
 from folkmoot.hints import did_you_mean
 
 # Marks a text that was coded and to which no code applies. It differs from a missing answer.
@@ -105,7 +106,8 @@ def read_codebook(path: Path) -> Codebook:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Problem(f"the codebook cannot be read: {error}", str(path))) from error
+        message = f"the codebook cannot be read: {reason_of(error)}"
+        raise InputError(Problem(message, str(path))) from error
     tree = parse_yaml(text, str(path))
     if not isinstance(tree.value, Mapping):
         hint = "a codebook has the keys name, question and codes"
