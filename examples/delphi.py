@@ -44,7 +44,8 @@ async def protocol(session: fm.Session[Panel]) -> None:
 
     async def first(scope: fm.Scope, who: fm.Speaker) -> Estimate:
         number = await estimate(scope, who, ask)
-        why = f"{config.question} What speaks for your estimate ({number}), and what against it? "
+        given = "" if number is None else f" ({number})"
+        why = f"{config.question} What speaks for your estimate{given}, and what against it? "
         why += "Reply as JSON with main_reason and main_doubt, one sentence each."
         grounds = await scope.ask(who, why, answer_type=fm.Json(Grounds), about=config.question)
         said = {} if isinstance(grounds, fm.Missing) else grounds.model_dump()
@@ -68,8 +69,7 @@ async def protocol(session: fm.Session[Panel]) -> None:
 def findings(run: fm.RunFolder) -> list[fm.Finding]:
     rows = run.read_table("estimates").drop_nulls("estimate")
     rounds = [(n, own["estimate"]) for (n,), own in rows.group_by("round", maintain_order=True)]
-    shares = 0.25, 0.5, 0.75
-    cuts = [(n, len(own), *(own.quantile(q, "linear") for q in shares)) for n, own in rounds]
+    cuts = [(n, len(own), *(own.quantile(q / 4, "linear") for q in (1, 2, 3))) for n, own in rounds]
     told = "Round {0}: median {3:.4g} of {1} estimates, quartiles {2:.4g} to {4:.4g}."
     says = " ".join([f"“{run.config['question']}”", *(told.format(*cut) for cut in cuts)])
     grid = fm.ResultTable(("round", "estimates", "q1", "median", "q3"), tuple(cuts))

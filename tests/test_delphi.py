@@ -38,8 +38,11 @@ def test_the_panel_estimates_twice_and_gives_reasons(tmp_path: Path) -> None:
 
 def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> None:
     prompts_by_panelist: dict[str, str] = {}
+    reasons_asked: dict[str, str] = {}
 
     def answer(request: ModelRequest, address: str) -> str:
+        if address.startswith("round1/") and request.schema is not None:
+            reasons_asked[address.split("/")[1]] = request.messages[-1].content
         if address.startswith("round2/"):
             prompts_by_panelist.setdefault(address.split("/")[1], request.messages[-1].content)
         if request.schema is not None:
@@ -58,6 +61,8 @@ def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> N
         reason in prompt for prompt in prompts_by_panelist.values() for reason in reasons
     )
     assert all("median is 30." in prompt for prompt in prompts_by_panelist.values())
+    assert "estimate, and what against" in reasons_asked["q_00001"]
+    assert "estimate (30.0), and what against" in reasons_asked["q_00002"]
     assert (
         "You estimated" not in prompts_by_panelist["q_00001"]
         and "You estimated 30.0." in prompts_by_panelist["q_00002"]

@@ -19,6 +19,7 @@ import folkmoot
 from folkmoot import (
     Choice,
     Finding,
+    Missing,
     ResultTable,
     RunFolder,
     Scope,
@@ -26,6 +27,7 @@ from folkmoot import (
     Speaker,
     Study,
     StudyConfig,
+    join_texts,
 )
 from folkmoot.cli.app import app
 from folkmoot.engine.run.event_loop import RunStopper
@@ -33,6 +35,7 @@ from folkmoot.errors import (
     BudgetReachedError,
     DriftError,
     InputError,
+    ProtocolError,
     RunExistsError,
     RunInterruptedError,
     StorageError,
@@ -327,3 +330,48 @@ def test_a_stopped_run_says_how_it_continues(tmp_path: Path) -> None:
             stopper=stopper,
             concurrency=1,
         )
+
+
+@pytest.mark.parametrize(
+    "write_prompt",
+    [
+        lambda _scope, said: f"A neighbour says: {said}",
+        lambda _scope, said: join_texts(" ", ["A neighbour says:", said]),
+        lambda scope, said: scope.prompt("neighbour", said=said),
+        lambda scope, said: scope.prompt("neighbours", said=[said]),
+    ],
+    ids=["f-string", "join_texts", "template", "list in a template"],
+)
+def test_a_missing_answer_never_becomes_words_in_a_prompt(
+    tmp_path: Path, write_prompt: Callable[[Scope, object], str]
+) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts/neighbour.md").write_text("A neighbour says: {{ said }}")
+    (tmp_path / "prompts/neighbours.md").write_text("Neighbours say: {{ said | join(', ') }}")
+    prompts: list[str] = []
+    tests_answers = False
+
+    def decline(request: ModelRequest, _address: str) -> str:
+        prompts.append(request.messages[-1].content)
+        return "declined"
+
+    async def ask_neighbours(session: Session[Config]) -> None:
+        asked = session.child("vote")
+        said = await asked.ask(Speaker("p1"), "Yes or no?", answer_type=Choice(("yes", "no")))
+        if tests_answers and isinstance(said, Missing):
+            session.record("votes", {"id": "p1", "reason": said.reason})
+            return
+        heard = session.child("hear")
+        await heard.ask(Speaker("p2"), write_prompt(heard, said))
+
+    study = Study("heard", "Heard", Config, ask_neighbours, prompts=tmp_path / "prompts")
+
+    def run() -> folkmoot.Run:
+        return folkmoot.run(study, provider=ScriptedProvider(decline), out=tmp_path / "run")
+
+    with pytest.raises(ProtocolError, match=r"missing \(declined\).*isinstance\(answer, Missing\)"):
+        run()
+    assert prompts == ["Yes or no?"]
+    tests_answers = True
+    assert run().table("votes").to_dicts() == [{"id": "p1", "reason": "declined"}]
+    assert prompts == ["Yes or no?"]

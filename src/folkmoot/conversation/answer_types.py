@@ -40,6 +40,7 @@ from folkmoot.conversation.lenient_fields import (
     repair_fields,
 )
 from folkmoot.conversation.reply_forms import join_lines_of_others, own_words, visible_text
+from folkmoot.errors import ProtocolError
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -59,6 +60,18 @@ class Missing:
 
     def __bool__(self) -> bool:
         return False
+
+    def __str__(self) -> str:
+        """Refuse to be text. `repr()` and `f"{answer!r}"` show a missing answer.
+
+        Raises: ProtocolError.
+        """
+        # An f-string, a template and `join_texts` call this method. With the text of a dataclass a
+        # model would read "Missing(reason='refused', …)" as the words of a speaker.
+        raise ProtocolError(
+            f"the answer is missing ({self.reason}) and has no text; "
+            "before you put an answer into a text, test isinstance(answer, Missing)"
+        )
 
 
 class ParsedAnswer(NamedTuple, Generic[T_co]):

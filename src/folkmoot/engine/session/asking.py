@@ -367,12 +367,13 @@ def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) 
     if values is None:
         return None
     mentioned = set(map(str, values))
-    if not result.reasks and not isinstance(result.value, Missing):
+    recorded = None if isinstance(result.value, Missing) else str(result.value)
+    if recorded is not None and not result.reasks:
         # The reply may have given the option by its number alone, which is no mention.
-        mentioned.add(str(result.value))
+        mentioned.add(recorded)
     if len(mentioned) > 1:
         return "several"
-    return "none" if not mentioned else "same" if str(result.value) in mentioned else "other"
+    return "none" if not mentioned else "same" if recorded in mentioned else "other"
 
 
 # A run has millions of rows and few different lists of options: sharing one string saves memory.
