@@ -375,3 +375,34 @@ def test_a_missing_answer_never_becomes_words_in_a_prompt(
     tests_answers = True
     assert run().table("votes").to_dicts() == [{"id": "p1", "reason": "declined"}]
     assert prompts == ["Yes or no?"]
+
+
+@pytest.mark.parametrize(
+    "keywords, problem",
+    [
+        ({"overrides": ("peopel=6",)}, r"peopel: unknown key \(did you mean people\?\)"),
+        ({"overrides": ("people=0.5",)}, "people: must be a whole number"),
+        ({"budget": -1.0}, "budget_usd: must be at least 0, is -1"),
+        ({"budget": float("nan")}, "budget_usd: must be a number"),
+        ({"seed": "seven"}, "random_seed: must be a whole number"),
+        ({"concurrency": 0}, "concurrency: must be at least 1, is 0"),
+    ],
+)
+def test_keywords_are_checked_for_a_study_that_only_python_knows(
+    model: CountingProvider, keywords: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        folkmoot.run(STUDY, {"people": 3}, provider=model, **keywords)
+    assert not model.addresses
+
+
+def test_overrides_change_the_settings_given_in_python(model: CountingProvider) -> None:
+    settings = {"people": 3, "run_name": "many"}
+    with pytest.raises(BudgetReachedError, match="2 calls"):
+        folkmoot.run(
+            STUDY, settings, provider=model, overrides=("people=6", "budget_calls=2"), concurrency=1
+        )
+    assert len(model.addresses) == 2
+    run = folkmoot.run(STUDY, settings, provider=model, overrides=("people=6",))
+    assert run.table("votes").height == 6 and len(model.addresses) == 6
+    assert settings == {"people": 3, "run_name": "many"}

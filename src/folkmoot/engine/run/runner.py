@@ -80,12 +80,7 @@ def study_from_settings(
 ) -> StudyFile:
     """Build a study file from a study type and its settings."""
     check_study(study)
-    config = validate_settings(study, settings, folder=Path.cwd())
-    changes = {"concurrency": options.concurrency, "budget_usd": options.budget}
-    changes.update(random_seed=options.seed, batch=options.batch or None)
-    config = config.model_copy(
-        update={key: change for key, change in changes.items() if change is not None}
-    )
+    config = validate_settings(study, settings, Path.cwd(), options.to_overrides())
     # No such file exists. Its path says what relative paths in the settings are relative to.
     study_path = Path.cwd() / f"{study.name}.yaml"
     study_file = StudyFile(study_path, study, config, dict(settings))

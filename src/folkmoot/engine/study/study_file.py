@@ -141,9 +141,14 @@ def load_study_file(
 
 
 def validate_settings(
-    study: Study, data: Mapping[str, object], folder: Path | None = None
+    study: Study,
+    data: Mapping[str, object],
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
 ) -> StudyConfig:
     """Return the configuration for settings that are given as a dictionary.
+
+    `overrides`: texts like `random_seed=7`, which change the settings before they are checked.
 
     Raises InputError, which lists all problems.
     """
@@ -152,6 +157,7 @@ def validate_settings(
 
     # A deep copy, because repairs during the checks change the data.
     tree = YamlTree(copy.deepcopy(dict(data)), {(): SourceLocation("", 0)})
+    apply_overrides(tree, overrides)
     if folder is None:
         config, problems = _validate_config(study, tree, None).result
     else:
