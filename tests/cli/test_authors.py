@@ -65,6 +65,30 @@ MISTAKES = {
         "Config, protocol, notes=lambda config: [])",
         "write `notes=lambda config, folder",
     ),
+    "tables made of others": (
+        "Config, protocol)",
+        "Config, protocol, derived_tables=lambda run, journal: [run.sayd])",
+        "has no attribute 'sayd'",
+    ),
+    "derived rows as dictionaries": (
+        "Config, protocol)",
+        "Config, protocol, derived_tables=lambda run, journal: [{'n': 1}])",
+        "derived_tables gave dict; yield Row(",
+    ),
+    "no derived rows": (
+        "Config, protocol)",
+        "Config, protocol, derived_tables=lambda run, journal: None)",
+        "derived_tables gave NoneType; yield Row(",
+    ),
+    "no decisions": (
+        "STUDY = Study(",
+        "from functools import partial\n"
+        "from folkmoot.kit.exposure import ExposureRow, ExposureTable\n"
+        "def decide(run): pass  # wrong\n"
+        "EXPOSURE = ExposureTable(decide, lambda source: '')\n"
+        "STUDY = partial(Study, tables=(ExposureRow,), derived_tables=EXPOSURE)(",
+        "decisions gave NoneType; yield Decision(",
+    ),
     "a yield": (LAST_LINE, "    yield 1", "yield"),
     "config key": (LAST_LINE, "    session.config.peple", "did you mean people?"),
     "heard": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -325,25 +325,33 @@ def test_a_prompt_with_only_some_texts_is_incomplete(tmp_path: Path) -> None:
     )
 
 
-def test_an_error_in_a_declaration_empties_the_table_but_not_the_run(
+def test_an_error_in_a_declaration_stops_the_run_and_its_correction_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("folkmoot.kit.exposure.DECISIONS_AT_ONCE", 1)
+    calls = []
+
+    def answer(_request: object, address: str) -> str:
+        calls.append(address)
+        return "for"
 
     def list_votes_and_fail(run: RunFolder) -> Iterator[Decision]:
         yield from list_votes(run)[:2]
         raise KeyError("transcripts")
 
-    run = run_study(
-        tmp_path,
-        make_study(
-            shows=MATCHING_PROMPTS,
-            derived_tables=ExposureTable(list_votes_and_fail, label_material),
-        ),
-    )
-    assert run.manifest["outcome"] == "done" and run.table("exposure").is_empty()
-    assert list_exposure_findings(run) == []
-    assert "KeyError('transcripts')" in run.folder.text("run.log")
+    def run_with(declaration: Callable[[RunFolder], Iterable[Decision]]) -> Run:
+        exposure = ExposureTable(declaration, label_material)
+        study = make_study(shows=MATCHING_PROMPTS, derived_tables=exposure)
+        return folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(answer))
+
+    with pytest.raises(KeyError, match="transcripts"):
+        run_with(list_votes_and_fail)
+    # An empty table of a finished run would say that no prompt was a decision.
+    assert not RunFolder(tmp_path / "run").is_finished
+    assert len(calls) == 4
+    run = run_with(list_votes)
+    assert len(calls) == 4 and run.table("exposure").height == 8
+    assert list_exposure_findings(run)
 
 
 def test_run_verify_and_report_show_the_deviation(

@@ -16,6 +16,7 @@ import polars as pl
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.settings.author_errors import check_members
 from folkmoot.measures.inference.estimates import format_count, format_percent
 from folkmoot.measures.wording import word
 from folkmoot.provenance import Source
@@ -121,13 +122,13 @@ class ExposureTable:
 
 def _decisions_of_complete_parts(decisions: Decisions, run: RunFolder) -> Iterator[Decision]:
     if not isinstance(run, PartialRun):
-        yield from decisions(run)
+        yield from check_members(decisions(run), Decision, "decisions", decisions)
         return
     # The rows of a part are recorded when the part ends. Before that, the tables do not say what
     # the design shows, and texts of the part would count as words from elsewhere. Decisions are
     # made from all rows, because some tables do not name the part.
     incomplete = frozenset(run.parts.planned).difference(run.parts.complete)
-    for decision in decisions(run.whole):
+    for decision in check_members(decisions(run.whole), Decision, "decisions", decisions):
         if (decision.part or decision.unit or decision.participant_id) not in incomplete:
             yield decision
 

@@ -614,7 +614,7 @@ def _write_results(
     study = execution.study_file.study
     run = RunFolder(context.folder)
     covered_run = run if outcome == "done" else take_complete_parts(study, run)
-    for name, buffer in _derive_tables(study, context, covered_run).items():
+    for name, buffer in _derive_tables(study, context, covered_run, outcome).items():
         tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
     _write_codebook(execution, tables)
     with JournalReader(context.journal.path) as journal:
@@ -623,13 +623,17 @@ def _write_results(
 
 
 def _derive_tables(
-    study: Study, context: RunContext, covered_run: RunFolder
+    study: Study, context: RunContext, covered_run: RunFolder, outcome: Outcome
 ) -> dict[str, TableBuffer]:
-    # If the study's code fails, the run must not fail, because it is paid for. A table with half of
-    # its rows would look complete, so it is empty then.
     try:
         return derive_tables(study, covered_run, context.journal.path, context.new_recording)
     except Exception as error:
+        # Findings and controls would take an empty table of a finished run for a result. All
+        # answers are in the journal, so the corrected study finishes the run at no cost.
+        if outcome == "done":
+            raise
+        # The rows of an unfinished run may lack what the study's code expects. A table with half
+        # of its rows would look complete, so it is empty then.
         context.log_warning((), f"tables made of others are empty: {error!r}")
         return {}
 

@@ -11,16 +11,19 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from folkmoot.errors import FolkmootError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 from folkmoot.registry import STUDIES, installed_entry_points
+
+T = TypeVar("T")
 
 # The names of modules made from single study files begin with this.
 STUDY_MODULE_PREFIX = "folkmoot_study_"
@@ -93,6 +96,23 @@ def locate_function(function: Callable[..., object]) -> tuple[str, int] | None:
     """Return the file and the first line of a function, or None if Python does not know them."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else None
+
+
+def check_members(
+    returned: object, wanted: type[T], name: str, function: Callable[..., object]
+) -> Iterator[T]:
+    """Yield the members of what a study author's function returned.
+
+    - `name`: how the study names the function, such as `derived_tables`.
+
+    Raises ProtocolError for a member of another class, and if nothing was returned.
+    """
+    # No line of the study raises an error if only its return value is wrong.
+    for member in returned if isinstance(returned, Iterable) else (returned,):
+        if not isinstance(member, wanted):
+            message = f"{name} gave {type(member).__name__}; yield {wanted.__name__}(…)"
+            raise ProtocolError(message, locate_function(function))
+        yield member
 
 
 @contextmanager

@@ -29,7 +29,11 @@ from folkmoot.engine.seats.utterances import (
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
-from folkmoot.engine.settings.author_errors import find_author_error, locate_function
+from folkmoot.engine.settings.author_errors import (
+    check_members,
+    find_author_error,
+    locate_function,
+)
 from folkmoot.engine.settings.claimed_tables import Conditions, name_conditions
 from folkmoot.engine.settings.claims import (
     as_declared,
@@ -445,7 +449,8 @@ def derive_tables(
     """
     buffers: dict[str, TableBuffer] = {}
     with JournalReader(journal) as reader:
-        for row in study.derived_tables(run, reader):
+        make_rows = study.derived_tables
+        for row in check_members(make_rows(run, reader), Row, "derived_tables", make_rows):
             if row.table not in buffers:
                 buffers[row.table] = new_buffer(row.table)
             buffers[row.table].add_row(row.cells())
