@@ -422,9 +422,9 @@ async def test_a_name_that_no_other_speaker_has_is_asked_about(tmp_path: Path) -
             schema=answer_type.schema,
         )  # fmt: skip
 
-        def send_name(name: str) -> str:
+        def send_name(name: str, words_about: str = "Calm lanes.") -> str:
             about = "a.most_compelling"
-            words = {f"{about}.opinion_summary": ["Calm lanes."], f"{about}.why_compelling": ["x"]}
+            words = {f"{about}.opinion_summary": [words_about], f"{about}.why_compelling": [""]}
             stances = ("previous_stance", "current_stance", "change_type")
             choices = {f"a.stance_evolution.{stance}": ["0"] for stance in stances}
             reason = {"a.stance_evolution.change_reason": ["x"], "a.next_round_strategy": ["x"]}
@@ -434,6 +434,9 @@ async def test_a_name_that_no_other_speaker_has_is_asked_about(tmp_path: Path) -
         problem = send_name("the woman with the dog")
         assert "'the woman with the dog' does not name exactly one of the others" in problem
         assert send_name("A02") == send_name("Judy") == ""
+        problem = send_name("")
+        assert problem.startswith("Most compelling › Agent id: is blank, so the words beside it")
+        assert send_name("", words_about="") == ""
 
 
 async def test_problems_of_answers_are_written_for_humans(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from folkmoot.conversation.answer_format import (
 from folkmoot.conversation.json_replies import (
     UnreadableValue,
     json_candidates,
+    read_whole_json,
     refuses_beside_json,
     text_after_json,
 )
@@ -37,6 +38,7 @@ from folkmoot.conversation.lenient_fields import (
     fold_option,
     is_declined,
     leave_out_unreadable,
+    read_text,
     repair_fields,
 )
 from folkmoot.conversation.reply_forms import join_lines_of_others, own_words, visible_text
@@ -412,8 +414,27 @@ NO_OBJECT = "The reply was not a JSON object."
 MAX_REPAIR_ROUNDS = 8
 
 
-def _describe_unknown_name(repair: Repair) -> str:
-    return f"{repair.field}: {repair.original!r} does not name exactly one of the others"
+def _describe_lost_words(value: object, repairs: Sequence[Repair]) -> str:
+    # What a human writes about another speaker would be dropped with the name. Returns the problem,
+    # or an empty string. An entry in which all fields are blank has no words to lose.
+    for repair in repairs:
+        if repair.kind not in UNKNOWN_NAME_REPAIRS:
+            continue
+        if repair.original:
+            return f"{repair.field}: {repair.original!r} does not name exactly one of the others"
+        if _has_words_without_name(value, repair.field.rpartition(".")[2]):
+            return f"{repair.field}: is blank, so the words beside it would be lost"
+    return ""
+
+
+def _has_words_without_name(value: object, name: str) -> bool:
+    if isinstance(value, list):
+        return any(_has_words_without_name(entry, name) for entry in value)
+    if not isinstance(value, Mapping):
+        return False
+    if name in value and not read_text(value[name]):
+        return any(map(read_text, value.values()))
+    return any(_has_words_without_name(entry, name) for entry in value.values())
 
 
 class JsonObject(AnswerType[T_co]):
@@ -491,12 +512,7 @@ class Json(JsonObject[M]):
         read = partial(self.read, repair=False)
         parsed = parse_json(reply, dict, read, NO_OBJECT, self.schema)
         if isinstance(parsed, ParsedAnswer):
-            # What a human writes about another speaker would be dropped with the name. A blank
-            # field has no name.
-            for repair_made in parsed.repairs:
-                if repair_made.kind in UNKNOWN_NAME_REPAIRS and repair_made.original:
-                    return _describe_unknown_name(repair_made)
-            return ""
+            return _describe_lost_words(read_whole_json(reply, repair=False), parsed.repairs)
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
     def read(
