@@ -754,6 +754,44 @@ def test_constants_that_differ_are_unequal_only_if_a_test_shows_it(halls: int, e
     assert (row["units"], row["equal"]) == (halls, equal)
 
 
+@pytest.mark.parametrize(("noise", "verdict"), [(1.0, "passed"), (60.0, "failed"), (0.0, "passed")])
+def test_numbers_asked_again_are_judged_by_their_correlation(
+    run_of_small_study: Callable[[str], Path], noise: float, verdict: str
+) -> None:
+    """Ratings from 0 to 100 with a standard deviation of 20, and noise of both answers beside."""
+    rng = generator(3, ("ratings",))
+    answers = [
+        make_answer(
+            RETEST,
+            participant,
+            round(rating + rng.normal(0, noise), 1),
+            question="rating",
+            moment="first",
+            expected=str(round(rating + rng.normal(0, noise), 1)),
+        )
+        for participant, rating in zip(
+            list_participants("A"), rng.normal(50, 20, 60).round().tolist(), strict=True
+        )
+    ]
+    findings = compute_findings(make_votes("AB") + answers)
+    (row,) = read_rows(findings, "reliability")
+    assert row["verdict"] == verdict
+    card = find_card_row(run_of_small_study("cross_pollination"), findings, "Reliability (retest)")
+    assert card.verdict == verdict
+    assert "the correlation of both numbers is" in card.figures
+    assert "the same, correlation " in read_statement(findings, "reliability")
+
+
+def test_equal_numbers_that_all_change_are_unreliable() -> None:
+    """All answer 3 and then 5, so there is no correlation."""
+    answers = [
+        make_answer(RETEST, participant, 5.0, question="rating", moment="first", expected="3")
+        for participant in list_participants("A")
+    ]
+    (row,) = read_rows(compute_findings(make_votes("AB") + answers), "reliability")
+    assert (row["same_share"], row["kappa or r"], row["verdict"]) == (0, None, "failed")
+
+
 def test_each_role_has_its_own_share_of_equal_decisions() -> None:
     answers = [
         make_answer(RETEST, participant, "yes" if role == "participant" else "no", expected="yes")

@@ -251,7 +251,7 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
         return unchecked_result("instability", INSTABILITY, margin, why)
     verdict = margin.judge_interval(r)
     limit = word("check", verdict, margin=word("check", "margin of people", low=margin.low))
-    correlation = _correlation_in_words(r)
+    correlation = format_correlation(r)
     if all(repeat.first == repeat.last for repeat in numbers):
         pairs = format_count(len(numbers), "second answer equals", "second answers equal")
         says = word(
@@ -281,7 +281,8 @@ def _find_random_answers(repeats: Sequence[Repeat]) -> Check | None:
     return Check("instability", INSTABILITY, agreement, margin, FAILED, says)
 
 
-def _correlation_in_words(r: Estimate) -> str:
+def format_correlation(r: Estimate) -> str:
+    """Return a correlation with its interval in words, such as "0.93 (0.88 to 0.96)"."""
     # An end just below 1 must not be printed as 1.00.
     digits = next((d for d in (2, 3, 4) if not r.high < 1 or round(r.high, d) < 1), 5)
     bounds = f"{r.low:.{digits}f} to {r.high:.{digits}f}" if r.has_interval else "no interval"

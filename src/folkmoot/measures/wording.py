@@ -364,6 +364,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "without an answer",
         "share": "{name}: {share}",
         "share the same": "{name}: {share} the same",
+        "numbers the same": "{name}: {share} the same, correlation {correlation}",
         "no answer": "{name}: no answer",
         "drift": "Drift is at most {margin} in {passed} of {contrasts}",
         "drift, failed": "above it in {names}",
@@ -448,6 +449,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "count": "{number} {verdict}",
         "instructions": "{share} of {replies} failed; the margin is at most {margin}",
         "same": "{share} decide the same again; the margin is at least {margin}",
+        "same, numbers": "{share} give the same number again, and the correlation of both numbers "
+        "is {correlation}; the margin is at least {margin} or {least}",
         "kept": "{share} give their age; the margin is at least {margin}",
         "drift": "over the questions that no treatment should change, shares of answers are "
         "{distance} apart on average; the margin is {margin}",

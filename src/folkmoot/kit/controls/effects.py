@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -375,19 +376,24 @@ def _describe_effects(
 
 
 def list_shares(
-    case: Literal["share", "share the same"], shares: Mapping[str, Estimate], unit: str
+    case: Literal["share", "share the same"],
+    shares: Mapping[str, Estimate],
+    unit: str,
+    correlations: Mapping[str, str] = MappingProxyType({}),
 ) -> Sentence:
     """Return the sentence that lists each share with its interval.
 
     - `case`: the wording of each share, "share" or "share the same".
     - `unit`: the noun of the independent unit.
+    - `correlations`: for decisions that are numbers, the correlation of both answers in words.
     """
     clauses = (
         word(
             "control",
-            case,
+            "numbers the same" if name in correlations else case,
             name=name,
             share=format_share(estimate, name_few_units(estimate, shares.values(), unit)),
+            correlation=correlations.get(name),
         )
         if math.isfinite(estimate.value)
         else word("control", "no answer", name=name)

@@ -60,7 +60,14 @@ from folkmoot.kit.findings import (
     interval_chart,
     p_value_cell,
 )
-from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
+from folkmoot.measures.diagnostics import (
+    FAILED,
+    NOT_KNOWN,
+    PASSED,
+    Margin,
+    Verdict,
+    format_correlation,
+)
 from folkmoot.measures.drift import ConditionAnswers, Drift, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
@@ -86,8 +93,9 @@ LONG = (BY_QUESTION, DISTRIBUTIONS)
 MOST_DRIFT = Margin(high=0.1)
 # At least 90 % of participants must state the age of their persona.
 LEAST_KEPT = Margin(low=0.9)
-# A second asking must repeat at least 80 % of decisions.
+# A second asking must repeat at least 80 % of decisions, or numbers that correlate by 0.8.
 LEAST_RELIABLE = Margin(low=0.8)
+FROM_WORST: tuple[Verdict, ...] = (FAILED, NOT_KNOWN, PASSED)
 
 
 def control_findings(run: RunFolder, study: Study | None = None) -> list[Finding]:
@@ -549,6 +557,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         return None
     rows: list[dict[str, TableCell]] = []
     verdicts = []
+    correlations: dict[str, str] = {}
     for (decision, role), asked_rows in again.group_by("question", "role", maintain_order=True):
         own = asked_rows.filter(pl.col("missing").is_null())
         own_units = list_units(own)
@@ -564,13 +573,21 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         # beyond chance corrects for that.
         agreement = agreement_with_oneself(list(repeats)) if hits else same
         verdict = LEAST_RELIABLE.judge_interval(same)
-        verdicts.append((f"{name_role(str(role))}{decision}", same, verdict))
+        name = f"{name_role(str(role))}{decision}"
+        correlation = None
+        # Few people repeat a number of a long scale exactly, however reliable it is. If all numbers
+        # are equal there is no correlation, and the share of equal answers decides alone.
+        if hits and not isinstance(first[0], str) and agreement.has_interval:
+            correlation = correlations[name] = format_correlation(agreement)
+            verdict = max(verdict, LEAST_RELIABLE.judge_interval(agreement), key=FROM_WORST.index)
+        verdicts.append((name, same, verdict))
         rows.append(
             {
                 "decision": str(decision),
                 "role": str(role),
                 **estimate_cells(same, "same_share", "_share"),
                 "kappa or r": finite_or_none(agreement.value),
+                **({"r of numbers": correlation} if correlation else {}),
                 "answers": same.n,
                 "units": fewest_units([same]),
                 "verdict": verdict,
@@ -584,12 +601,14 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
             "share the same",
             {name: estimate for name, estimate, _ in verdicts},
             unit_name(again),
+            correlations,
         ),
         ResultTable.from_records(
             without_single_role(rows),
             "The decision asked again in a fresh conversation. Share of equal answers with its "
             "95 % interval, and agreement beyond chance: kappa of choices, as a share of the "
-            "largest possible one apart from sampling error, and the correlation of numbers.",
+            "largest possible one apart from sampling error, and the correlation of numbers. A "
+            "number is judged by the better of both figures.",
         ),
         section=SECTION,
         headline=bool(failed),

@@ -295,6 +295,15 @@ def _shares(
             _verdict(row["verdict"]),
             word(
                 "figure",
+                "same, numbers",
+                share=_share_in_words(row, column),
+                correlation=str(row["r of numbers"]),
+                margin=format_percent(margin.low),
+                least=f"{margin.low:g}",
+            )
+            if row.get("r of numbers")
+            else word(
+                "figure",
                 case,
                 share=_share_in_words(row, column),
                 margin=format_percent(margin.low),
