@@ -14,7 +14,6 @@ import copy
 import math
 import re
 import typing
-import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
@@ -24,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from folkmoot.conversation.json_replies import CUT_MARK, UnreadableValue
-from folkmoot.conversation.reply_forms import ABOUT, fold_digits, normalise_text
+from folkmoot.conversation.reply_forms import ABOUT, fold_digits, normalise_text, strip_accents
 
 # The arguments are: path, kind of repair, original value, replacement.
 Note = Callable[[str, str, object, object], None]
@@ -220,11 +219,7 @@ _SAYS_NONE = re.compile(
 
 
 def _words_in(text: str) -> str:
-    # Without accents: models often leave them out.
-    letters = unicodedata.normalize("NFD", normalise_text(text))
-    return " ".join(
-        _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
-    )
+    return " ".join(_WORD.findall(strip_accents(normalise_text(text))))
 
 
 def names_nothing(text: str) -> bool:

@@ -50,6 +50,16 @@ def normalise_text(text: str) -> str:
     return re.sub(r"[^\S\n]+", " ", text).strip()
 
 
+def strip_accents(text: str) -> str:
+    """Return a text without accents, which models and humans often leave out."""
+    if text.isascii():
+        return text
+    letters = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize(
+        "NFC", "".join(letter for letter in letters if not unicodedata.combining(letter))
+    )
+
+
 def comparison_key(form: str) -> str:
     """Return a key that is the same for texts such as `10 %` and `10%`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))

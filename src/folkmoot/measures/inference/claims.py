@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from folkmoot.hints import capitalise, join_first
 from folkmoot.measures.inference.differences import (
@@ -158,15 +158,10 @@ class Claim:
         The copies of two claims are equal if both claims make the same comparison.
         """
         # The unit follows from the table, so it is known only after a run.
-        return replace(
-            self,
-            unit="",
-            estimand="",
-            outcome="",
-            outcome_says_rows=False,
-            names=("", ""),
-            missing=MISSING,
-        )
+        unworded: dict[str, Any] = {
+            field.name: field.default for field in fields(self) if field.name in WORDING_FIELDS
+        }
+        return replace(self, **unworded)
 
     @property
     def named_table(self) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
-from folkmoot.conversation.reply_forms import normalise_text, undecorated_forms
+from folkmoot.conversation.reply_forms import normalise_text, strip_accents, undecorated_forms
 from folkmoot.hints import natural_sort_key
 from folkmoot.studies.negotiation.rules.strategies import Member
 
@@ -104,8 +104,7 @@ def _normalise_text(text: str) -> str:
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
     # Participants and models write "don't" with many characters, or without an apostrophe.
     text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)
-    decomposed = unicodedata.normalize("NFKD", text)
-    text = "".join(character for character in decomposed if not unicodedata.combining(character))
+    text = strip_accents(text)
     # "no-frills diner" rejects nothing, so "nofrills" must not contain the cue "no".
     text = re.sub(r"\b(no|not|non)[-‐‑](?=\w)", r"\1", text)
     return re.sub(r"[-‐‑–—/_]", " ", text.replace("&", " and "))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from folkmoot.conversation.answer_format import normalise_words
 from folkmoot.conversation.answer_types import ValidationContext
 from folkmoot.conversation.json_replies import CUT_MARK
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
+from folkmoot.conversation.reply_forms import strip_accents
 from folkmoot.studies.town_hall.answers.options import STANCES, OptionOrders
 
 # Words that models use for the options of closed fields, by their folded spelling. The table has
@@ -111,13 +111,8 @@ def _remove_labels(text: str) -> str:
     return text[labels.end() :] if labels else text
 
 
-def _strip_accents(text: str) -> str:
-    if text.isascii():
-        return text
-    plain = unicodedata.normalize("NFKD", text.replace("’", "'"))
-    return unicodedata.normalize(
-        "NFC", "".join(character for character in plain if not unicodedata.combining(character))
-    )
+def _fold_name(text: str) -> str:
+    return strip_accents(text.replace("’", "'"))
 
 
 def _has_case(name: str) -> bool:
@@ -138,7 +133,7 @@ def _compile_name(name: str, all_names: tuple[str, ...]) -> re.Pattern[str]:
     ]
     alternatives = [
         re.escape(part) + (r"(?!\w)" if _has_case(part) else "")
-        for part in map(_strip_accents, (name, *parts))
+        for part in map(_fold_name, (name, *parts))
     ]
     return re.compile(rf"(?<!\w)(?:{'|'.join(alternatives)})")
 
@@ -219,10 +214,9 @@ class AskContext:
         if match or not isinstance(raw, str):
             return match
         # A name of one word needs its capital ("rose" is also a flower), a longer one does not.
-        folded = _strip_accents(raw).strip().casefold()
+        folded = _fold_name(raw).strip().casefold()
         full_names = (
-            (resident_id, _strip_accents(name).casefold())
-            for resident_id, name in self.names.items()
+            (resident_id, _fold_name(name).casefold()) for resident_id, name in self.names.items()
         )
         matches = [
             resident_id for resident_id, name in full_names if " " in name and name == folded
@@ -231,7 +225,7 @@ class AskContext:
         return matches[0] if len(matches) == 1 and self._is_named_first(matches[0], folded) else ""
 
     def _is_named_first(self, target: str, folded: str) -> bool:
-        name, text = _strip_accents(self.names[target]).casefold(), _remove_labels(folded)
+        name, text = _fold_name(self.names[target]).casefold(), _remove_labels(folded)
         if not _has_case(name):
             return text.startswith(tuple(name.split()))
         return any(word in re.findall(r"\w+", name) for word in re.findall(r"\w+", text)[:1])
@@ -241,7 +235,7 @@ class AskContext:
         # Accents and forms of apostrophes are ignored. A part of the name is enough ("Siobhán",
         # "O’Brien") if no other resident has it.
         name = _compile_name(self.names.get(target, target), tuple(self.names.values()))
-        return name.search(_strip_accents(text)) is not None
+        return name.search(_fold_name(text)) is not None
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
         """Return whether a public statement seems to contain the reply `words` to `target`.
