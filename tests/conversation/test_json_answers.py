@@ -653,6 +653,20 @@ OBJECT = '{"vote": "A", "confidence_level": 0.85}'
         "I'd rather not. {}",
         "No comment.\n```json\n{}\n```",
         "I have thought about this for a long time. " * 20 + "I cannot rate this. {}",
+        # In the languages in which words for "none" are known too.
+        "Ich möchte diese Frage nicht beantworten. {}",
+        "Dazu möchte ich nichts sagen. {}",
+        "{}\n\nTut mir leid, ich kann diese Frage nicht beantworten.",
+        "Ich weigere mich, abzustimmen. {}",
+        "Als KI kann ich keine Meinung haben. {}",
+        "Keine Angabe.\n```json\n{}\n```",
+        "Je préfère ne pas répondre. {}",
+        "Désolé, je ne souhaite pas répondre à cette question. {}",
+        "Prefiero no responder. {}",
+        "Lo siento, no puedo responder a esta pregunta. {}",
+        "Preferisco non rispondere a questa domanda. {}",
+        "Sorry, ik wil deze vraag niet beantwoorden. {}",
+        "Prefiro não responder. {}",
     ],
 )
 def test_an_object_beside_a_refusal_is_no_answer(reply: str) -> None:
@@ -696,6 +710,14 @@ def test_an_object_beside_a_refusal_is_no_answer(reply: str) -> None:
         "I would prefer not to move. {}",
         "No comment from the council so far. {}",
         "{}\n\nNo comment.",
+        "Ich möchte nicht mehr bezahlen. {}",
+        "Ich kann nicht sagen, dass es mir gefällt. {}",
+        "Ich möchte lieber nicht antworten, aber hier ist meine Stimme: {}",
+        "Ich kann das nicht sagen. Trotzdem: {}",
+        "Je ne veux pas payer plus. {}",
+        "No quiero pagar más. {}",
+        "Non posso votare per il centro commerciale. {}",
+        "Ik wil niet meer betalen. {}",
     ],
 )
 def test_an_object_beside_other_words_is_an_answer(reply: str) -> None:

@@ -197,7 +197,7 @@ def json_candidates(
 
 
 def refuses_beside_json(reply: str) -> bool:
-    """Return whether a reply refuses to answer in English words before or after its JSON.
+    """Return whether a reply refuses to answer in words before or after its JSON.
 
     Such a reply may still show an object: as an example, or to take it back.
     """

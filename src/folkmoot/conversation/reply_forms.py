@@ -465,17 +465,69 @@ _REFUSING_SENTENCE = re.compile(
     r"(?P<reason>(?:because|since)\b[^:]*))|[^\w:]*)",
     re.IGNORECASE,
 )
+# The same in other languages, without accents. Each pattern is a whole sentence.
+_ELSEWHERE = r"(?: (?:hier|ici|aqui|qui|hoy|oggi|heute|nu|agora))?"
+_REFUSALS_BY_LANGUAGE = {
+    "de": (
+        r"(?:(?:diese|die|ihre|deine) fragen? |dazu |darauf |hierzu |das )?(?:ich )?"
+        r"(?:mochte|will|kann|werde|darf)(?: ich)? "
+        r"(?:(?:diese|die|ihre|deine) fragen? |dazu |darauf |hierzu |das |hier |lieber |leider )*"
+        r"(?:nicht|nichts|keine (?:antwort|angaben?|auskunft|bewertung|stimme|meinung)) "
+        r"(?:auf (?:diese|die|ihre) frage )?(?:beantworten|antworten|sagen|abstimmen|bewerten|"
+        r"angeben|geben|machen|abgeben|haben|kommentieren|mich (?:dazu )?aussern)"
+        r"|ich (?:weigere mich|lehne es ab)(?:,? (?:(?:diese|die|ihre) fragen? )?"
+        r"(?:zu (?:beantworten|antworten|bewerten)|abzustimmen))"
+        r"|ich enthalte mich(?: der stimme)?"
+    ),
+    "es": (
+        r"(?:yo )?(?:prefiero no|preferiria no|no quiero|no puedo|no deseo|no voy a|me niego a) "
+        r"(?:responder|contestar|votar|opinar|decirlo)(?: a)?(?: (?:esta|esa|la|su) pregunta)?"
+        r"|me abstengo"
+    ),
+    "fr": (
+        r"je (?:prefere(?:rais)? ne pas|ne (?:souhaite|veux|peux|desire|vais) pas|refuse de) "
+        r"(?:y )?(?:repondre|voter|me prononcer|le dire|noter|evaluer|donner (?:de|mon|ma|une?) "
+        r"(?:reponse|note|avis|opinion))(?: a (?:cette|la|votre) question)?"
+        r"|je ne voterai pas|je m'abstiens"
+    ),
+    "it": (
+        r"(?:preferisco non|preferirei non|non voglio|non posso|non desidero|mi rifiuto di) "
+        r"(?:rispondere|votare|esprimermi|dirlo)(?: (?:a questa|alla|alla sua) domanda)?"
+        r"|mi astengo"
+    ),
+    "nl": (
+        r"ik (?:wil|kan|zal|ga)(?: deze vraag| hier| daar)?(?: liever)? (?:niet|geen antwoord) "
+        r"(?:op deze vraag )?(?:antwoorden|beantwoorden|stemmen|geven|zeggen)"
+        r"|ik geef (?:hier )?(?:liever )?geen antwoord|ik weiger te (?:antwoorden|stemmen)"
+        r"|ik onthoud me"
+    ),
+    "pt": (
+        r"(?:eu )?(?:prefiro nao|nao quero|nao posso|nao desejo|nao vou|me recuso a|recuso-me a) "
+        r"(?:responder|votar|opinar|dizer)(?: a)?(?: (?:esta|essa|a|sua) pergunta)?"
+        r"|(?:eu )?me abstenho|abstenho-me"
+    ),
+}
+_REFUSING_SENTENCE_ELSEWHERE = re.compile(
+    r"\W*(?:(?:(?:es )?tut mir (?:sehr )?leid|entschuldigung|leider|nein|aber|als (?:ki|"
+    r"sprachmodell)|(?:je suis )?desolee?|pardon|mais|en tant qu'ia|lo siento|pero|"
+    r"como (?:una )?ia|no|non|mi dispiace|come (?:una )?ia|sorry|"
+    r"helaas|nee|maar|als ai|desculpe|lamento|mas|nao)\W+)*"
+    rf"(?:{'|'.join(_REFUSALS_BY_LANGUAGE.values())}){_ELSEWHERE}"
+    r"(?:,? (?:danke|merci|gracias|grazie|bedankt|obrigad[oa]))?[^\w:]*"
+)
 # These refuse to answer only if a text has no other words. "Without the park? I'd rather not."
 _BARE_REFUSAL = re.compile(
     rf"{_PLEASANTRIES}(?:i(?:'d| would) rather not|i(?:'d| would)? prefer not to|"
-    r"i (?:don't|do not) (?:want|wish) to|(?:i have )?no comment)[^\w:]*",
+    r"i (?:don't|do not) (?:want|wish) to|(?:i have )?no comment|keine angaben?|kein kommentar|"
+    r"sans commentaire|sin comentarios|nessun commento|geen commentaar|sem comentarios)[^\w:]*",
     re.IGNORECASE,
 )
 # The speaker answers in spite of the words before: "I cannot rate this. Still, here is my guess."
 _ANSWERS_ALL_THE_SAME = re.compile(
     r"\b(?:but|however|still|nevertheless|nonetheless|that said|even so|anyway|if (?:i|you)|"
     r"(?:here|this|below|following) (?:is|are)|here's|forced|my (?:best |own )?(?:answer|vote|"
-    r"rating|score|choice|guess|estimate))\b",
+    r"rating|score|choice|guess|estimate)|aber|trotzdem|dennoch|hier ist|meine (?:antwort|stimme|"
+    r"wahl)|mais|voici|pero|aqui|ecco|tuttavia|maar|toch|hier is|mas|contudo)\b",
     re.IGNORECASE,
 )
 # The number of sentences at either end of a text that may refuse to answer.
@@ -491,14 +543,23 @@ def _has_refusing_sentence(text: str) -> bool:
     sentences = _split_sentences(text)
     for i, sentence in enumerate(sentences):
         is_at_end = min(i, len(sentences) - 1 - i) < MAX_END_SENTENCES
-        if is_at_end and (refusal := _REFUSING_SENTENCE.fullmatch(sentence)):
-            following = [refusal["reason"] or "", *sentences[i + 1 :]]
+        if not is_at_end:
+            continue
+        refusal = _REFUSING_SENTENCE.fullmatch(sentence)
+        if refusal is not None or _refuses_elsewhere(sentence):
+            reason = refusal["reason"] if refusal else None
+            following = [reason or "", *sentences[i + 1 :]]
             return not any(map(_ANSWERS_ALL_THE_SAME.search, following))
     return False
 
 
+def _refuses_elsewhere(sentence: str) -> bool:
+    folded = strip_accents(sentence[:MAX_REFUSAL_CHARACTERS].casefold())
+    return _REFUSING_SENTENCE_ELSEWHERE.fullmatch(folded) is not None
+
+
 def is_bare_refusal(text: str) -> bool:
-    """Return whether an English text has no other words than a refusal such as "I'd rather not."
+    """Return whether a text has no other words than a refusal such as "I'd rather not."
 
     Beside an answer, the same words refuse something else.
     """
@@ -507,13 +568,16 @@ def is_bare_refusal(text: str) -> bool:
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Return whether an English text refuses to answer."""
+    """Return whether a text refuses to answer."""
     # Only its beginning counts.
-    return bool(_REFUSAL.search(text.replace("’", "'")[:MAX_REFUSAL_CHARACTERS]))
+    beginning = text.replace("’", "'")[:MAX_REFUSAL_CHARACTERS]
+    if _REFUSAL.search(beginning):
+        return True
+    return any(map(_refuses_elsewhere, _split_sentences(beginning)))
 
 
 def refuses_at_its_ends(text: str) -> bool:
-    """Return whether an English text refuses to answer at its beginning or at its end.
+    """Return whether a text refuses to answer at its beginning or at its end.
 
     A text that refuses only an option or another thing does not.
     """
@@ -528,7 +592,7 @@ def _judges_by_reason(refusal: re.Match[str] | None) -> bool:
 
 
 def is_only_refusal(text: str, *, may_state_reason: bool = False) -> bool:
-    """Return whether an English text is nothing but a refusal to answer.
+    """Return whether a text is nothing but a refusal to answer.
 
     - `may_state_reason`: whether "I cannot judge the plan because it names no costs" is one. Where
       a text may be a point or an objection, its reason is one.
@@ -540,4 +604,11 @@ def is_only_refusal(text: str, *, may_state_reason: bool = False) -> bool:
     ]
     if not may_state_reason and any(map(_judges_by_reason, refusals)):
         return False
-    return all(refusals) and any(refusal["refusal"] for refusal in refusals if refusal)
+    return _is_refusal_elsewhere(text) or (
+        all(refusals) and any(refusal["refusal"] for refusal in refusals if refusal)
+    )
+
+
+def _is_refusal_elsewhere(text: str) -> bool:
+    sentences = _split_sentences(text.replace("’", "'"))
+    return bool(sentences) and all(map(_refuses_elsewhere, sentences))
