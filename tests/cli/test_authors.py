@@ -65,6 +65,51 @@ MISTAKES = {
         "Config, protocol, notes=lambda config: [])",
         "write `notes=lambda config, folder",
     ),
+    "problems as texts": (
+        "Config, protocol)",
+        "Config, protocol, check_config=lambda config, folder: ['bad'])",
+        "check_config gave str; return a list of folkmoot.errors.Problem",
+    ),
+    "no problems": (
+        "Config, protocol)",
+        "Config, protocol, check_config=lambda config, folder: None)",
+        "check_config gave NoneType; return a list",
+    ),
+    "one note": (
+        "Config, protocol)",
+        "Config, protocol, notes=lambda config, folder: 'Mind the gap.')",
+        "notes gave str; return a list of texts",
+    ),
+    "no notes": (
+        "Config, protocol)",
+        "Config, protocol, notes=lambda config, folder: None)",
+        "notes gave NoneType; return a list of texts",
+    ),
+    "one table": (
+        "Config, protocol)",
+        "Config, protocol, tables=Row)",
+        "write `tables=(Vote,)`",
+    ),
+    "tables by name": (
+        "Config, protocol)",
+        "Config, protocol, tables=('said',))",
+        "write `tables=(Vote,)`",
+    ),
+    "files as a dictionary": (
+        "Config, protocol)",
+        "Config, protocol, derived=lambda run, journal: {'a.json': 1})",
+        'derived gave str; yield "counts.json", counts',
+    ),
+    "no files": (
+        "Config, protocol)",
+        "Config, protocol, derived=lambda run, journal: None)",
+        "derived gave NoneType; yield",
+    ),
+    "no reason": (
+        "Config, protocol)",
+        "Config, protocol, unusable_reason=lambda run: None)",
+        "unusable_reason gave NoneType; return a text",
+    ),
     "tables made of others": (
         "Config, protocol)",
         "Config, protocol, derived_tables=lambda run, journal: [run.sayd])",
@@ -287,6 +332,8 @@ def test_a_mistake_in_a_study_is_reported_with_file_and_line(study_folder: Path,
         "no StudyConfig",
         "another type for a shared key",
         "prompts as text",
+        "one table",
+        "tables by name",
     ):  # these are reported for the protocol
         assert f"mine.py:{line}: " in output, output
     assert "mine.py" in output

@@ -321,7 +321,7 @@ def run_command(
     # Models are checked before the dry run, so that a missing key is reported at once.
     check_models(study_file, options)
     notes = [
-        *study_file.study.notes(study_file.config, study_file.study_folder),
+        *study_file.list_notes(),
         *describe_humans(study_file),
     ]
     for note in notes:

@@ -190,7 +190,7 @@ def check_study_file(
             *_hypothesis_problems(study_file, estimate, certain=False),
             *_few_units_warnings(study_file),
         ),
-        tuple(study_file.study.notes(study_file.config, study_file.study_folder)),
+        study_file.list_notes(),
         estimate,
         tuple(_list_facts(study_file, estimate, notices)),
     )

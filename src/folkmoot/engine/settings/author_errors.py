@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -99,20 +99,31 @@ def locate_function(function: Callable[..., object]) -> tuple[str, int] | None:
 
 
 def check_members(
-    returned: object, wanted: type[T], name: str, function: Callable[..., object]
+    returned: object, wanted: type[T], name: str, function: Callable[..., object], remedy: str = ""
 ) -> Iterator[T]:
     """Yield the members of what a study author's function returned.
 
     - `name`: how the study names the function, such as `derived_tables`.
+    - `remedy`: what to write instead. Empty: to yield objects of the class.
 
     Raises ProtocolError for a member of another class, and if nothing was returned.
     """
-    # No line of the study raises an error if only its return value is wrong.
-    for member in returned if isinstance(returned, Iterable) else (returned,):
-        if not isinstance(member, wanted):
-            message = f"{name} gave {type(member).__name__}; yield {wanted.__name__}(…)"
-            raise ProtocolError(message, locate_function(function))
+    # A text would be taken apart into its letters.
+    is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
+    for member in cast(Iterable[object], returned) if is_list else (returned,):
+        if not is_list or not isinstance(member, wanted):
+            remedy = remedy or f"yield {wanted.__name__}(…)"
+            raise wrong_return_value(name, member, remedy, function)
         yield member
+
+
+def wrong_return_value(
+    name: str, returned: object, remedy: str, function: Callable[..., object]
+) -> ProtocolError:
+    """Return the error for a function of a study that returned something of a wrong class."""
+    # No line of the study raises an error if only its return value is wrong.
+    message = f"{name} gave {type(returned).__name__}; {remedy}"
+    return ProtocolError(message, locate_function(function))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -457,6 +457,14 @@ def derive_tables(
     return buffers
 
 
+def derived_files(
+    study: Study, run: RunFolder, journal: JournalReader
+) -> Iterator[tuple[str, object]]:
+    """Yield the name and the content of each file that a study type makes from its tables."""
+    files = study.derived(run, journal)
+    return check_members(files, tuple, "derived", study.derived, 'yield "counts.json", counts')
+
+
 def with_derived_tables(
     run: RunFolder, study: Study | None = None, *, part_of: Mapping[str, object] | None = None
 ) -> RunFolder:
@@ -727,6 +735,11 @@ def check_study(study: Study, name: str = "") -> None:
             ):
                 message = f"config= gives {key}, a key of all studies, another type"
                 fail(message, "choose another name for the key")
+    tables: object = study.tables
+    if not isinstance(tables, (tuple, list)) or not all(
+        isinstance(table, type) and issubclass(table, Row) for table in tables
+    ):
+        fail("tables= is not a list of classes of rows", "write `tables=(Vote,)`")
     if not isinstance(study.prompts, (Path, type(None))):
         fail("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
     if problems:
