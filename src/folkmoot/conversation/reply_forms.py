@@ -50,14 +50,23 @@ def normalise_text(text: str) -> str:
     return re.sub(r"[^\S\n]+", " ", text).strip()
 
 
+# The combining classes of marks that are no accents: they make another letter, vowel or tone, as in
+# Japanese (バ and ハ), Hindi, Telugu, Thai, Lao and Tibetan.
+_LETTER_MARKS = frozenset((0, 7, 8, 9, *range(84, 133)))
+
+
 def strip_accents(text: str) -> str:
     """Return a text without accents, which models and humans often leave out."""
     if text.isascii():
         return text
     letters = unicodedata.normalize("NFKD", text)
     return unicodedata.normalize(
-        "NFC", "".join(letter for letter in letters if not unicodedata.combining(letter))
+        "NFC", "".join(letter for letter in letters if _is_no_accent(letter))
     )
+
+
+def _is_no_accent(letter: str) -> bool:
+    return unicodedata.combining(letter) in _LETTER_MARKS
 
 
 def comparison_key(form: str) -> str:

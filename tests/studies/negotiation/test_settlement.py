@@ -135,6 +135,24 @@ def test_a_picture_beside_an_option_is_decoration(entry: str, option: str) -> No
     assert match_option("👎 sushi", ["diner", option]) is None
 
 
+@pytest.mark.parametrize(
+    ("entry", "option", "is_same"),
+    [
+        ("Café Zoë", "cafe zoe", True),
+        ("Việt", "Viet", True),
+        # These marks make another word: bus and lotus, crow and step forward.
+        ("バス", "ハス", False),
+        ("กา", "ก้า", False),
+        ("バス", "バス", True),
+        ("ก้า.", "ก้า", True),
+    ],
+)
+def test_accents_make_no_other_option_and_marks_of_letters_do(
+    entry: str, option: str, is_same: bool
+) -> None:
+    assert match_option(entry, [option]) == (option if is_same else None)
+
+
 def test_an_option_with_and_without_a_picture_is_one_candidate() -> None:
     ballots = {name: MemberBallot(name, top) for name, top in (("a", "🍣 sushi"), ("b", "sushi"))}
     assert len(candidate_options(["diner"], {}, ballots)) == 1
