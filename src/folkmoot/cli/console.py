@@ -195,9 +195,7 @@ def _describe_report(error: RunPausedError) -> str:
 
 
 def print_warning(message: str) -> None:
-    error_console().print(
-        f"[yellow]Warning:[/] {escape(remove_control_characters(message))}", soft_wrap=True
-    )
+    error_console().print(f"[yellow]Warning:[/] {escape(without_hidden(message))}", soft_wrap=True)
 
 
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
@@ -242,11 +240,6 @@ def _budget_of(error: RunPausedError) -> list[str]:
     return ["--budget", "MORE"]
 
 
-def remove_control_characters(text: str) -> str:
-    """Return a text without characters that move the cursor or change the reading direction."""
-    return without_hidden(text)
-
-
 def clean_and_redact(text: str) -> str:
     """Return a text without control characters and API keys."""
     # The API keys are those in the environment and that of the option `--key`.
@@ -255,7 +248,7 @@ def clean_and_redact(text: str) -> str:
     words = sys.argv[1:]
     keys = [next_word for word, next_word in itertools.pairwise(words) if word == "--key"]
     keys += [word.removeprefix("--key=") for word in words if word.startswith("--key=")]
-    return remove_control_characters(redact_keys(text, keys))
+    return without_hidden(redact_keys(text, keys))
 
 
 def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
@@ -265,9 +258,9 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
         line = Text("  ")
         location = ":".join(part for part in (problem.file, problem.where) if part)
         if location:
-            line.append(remove_control_characters(location), style="cyan").append(": ")
+            line.append(without_hidden(location), style="cyan").append(": ")
         if problem.key:
-            line.append(remove_control_characters(problem.key), style="bold").append(": ")
+            line.append(without_hidden(problem.key), style="bold").append(": ")
         line.append(clean_and_redact(problem.message))
         if problem.hint:
             line.append(f" ({clean_and_redact(problem.hint)})", style="green")

@@ -10,7 +10,6 @@ from rich.markup import escape
 from folkmoot.cli.console import (
     end_now,
     output_console,
-    remove_control_characters,
 )
 from folkmoot.cli.results import find_grid, find_run, print_grid_total
 from folkmoot.cli.run import prepare_options, print_results
@@ -22,6 +21,7 @@ from folkmoot.engine.run.fork_repeats import repeat_fork, resume_repeats
 from folkmoot.engine.run.grid import RunGrid
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import NothingUsableError
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.run_folder import STUDY_FILE_NAME
@@ -60,8 +60,8 @@ def fork_command(
     source = Path(os.path.normpath(forked_run.path / change.run))
     compare = escape(command_line("compare", source, forked_run.path))
     output_console().print(
-        f"\n[bold]Fork of {escape(remove_control_characters(change.run_id))}[/] at "
-        f"{escape(remove_control_characters(change.address))}: "
+        f"\n[bold]Fork of {escape(without_hidden(change.run_id))}[/] at "
+        f"{escape(without_hidden(change.address))}: "
         f"{format_count(fork_facts['asked'], 'new call')}, {copied:,} copied "
         f"from it\nCompare the conversations   {compare}",
         soft_wrap=True,

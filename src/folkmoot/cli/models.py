@@ -14,10 +14,10 @@ from folkmoot.cli.console import (
     error_console,
     output_console,
     print_warning,
-    remove_control_characters,
 )
 from folkmoot.cli.run import KEY_WARNING
 from folkmoot.errors import EXIT_INPUT, FolkmootError, InputError
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.models.call_llm import (
     DEFAULT_LISTED_MODELS,
@@ -99,7 +99,7 @@ def _format_result(listing: ModelListing) -> Text:
         )
     if listing.ok:
         return Text(f"answers, {listing.latency_s or 0:.2f} s", style="green")
-    return Text(remove_control_characters(redact_keys(listing.error)), style="red")
+    return Text(without_hidden(redact_keys(listing.error)), style="red")
 
 
 def _format_price(listing: ModelListing) -> tuple[str, str]:
@@ -130,8 +130,8 @@ def _ask_one(name: str, key: str | None, base_url: str | None) -> None:
         raise
     except FolkmootError as error:
         console.print(
-            f"[red]{escape(remove_control_characters(redact_keys(str(error), [key])))}[/]",
+            f"[red]{escape(without_hidden(redact_keys(str(error), [key])))}[/]",
             soft_wrap=True,
         )
         raise typer.Exit(EXIT_INPUT) from error
-    console.print(f"[bold]{escape(remove_control_characters(text))}[/]")
+    console.print(f"[bold]{escape(without_hidden(text))}[/]")

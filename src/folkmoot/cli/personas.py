@@ -16,7 +16,6 @@ from folkmoot.cli.console import (
     error_console,
     output_console,
     print_warning,
-    remove_control_characters,
 )
 from folkmoot.cli.run import KEY_WARNING, TerminalProgress, summarise_folder
 from folkmoot.cli.study_files import print_models_note
@@ -28,6 +27,7 @@ from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import join_words, shorten
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.people.enrichment import enrich_persona, key_of
@@ -87,7 +87,7 @@ def fetch_command(url: str | None, refresh: bool) -> None:
         )
         return
     console = error_console()
-    console.print(f"downloading {escape(remove_control_characters(address))}", soft_wrap=True)
+    console.print(f"downloading {escape(without_hidden(address))}", soft_wrap=True)
     with Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console) as bar:
         path = asyncio.run(
             persona_hub.fetch_file(address, progress=_progress_callback(bar), refresh=refresh)
@@ -178,8 +178,7 @@ def list_command(pool_path: Path, limit: int) -> None:
         f"{count:,} from {source or 'unknown'}" for source, count in count_by_source.items()
     )
     console.print(
-        f"{len(personas):,} in {escape(str(pool_path))}: "
-        f"{escape(remove_control_characters(counts_text))}"
+        f"{len(personas):,} in {escape(str(pool_path))}: {escape(without_hidden(counts_text))}"
     )
 
 

@@ -14,7 +14,6 @@ from folkmoot.cli.console import (
     error_console,
     output_console,
     print_warning,
-    remove_control_characters,
 )
 from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
@@ -47,6 +46,7 @@ from folkmoot.engine.session.run_totals import (
 from folkmoot.engine.study.study import analysed_parts, find_study_of_run, with_derived_tables
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
 from folkmoot.kit.coding.post_hoc import verify_codings
 from folkmoot.kit.controls.asking import verify_controls
@@ -177,9 +177,9 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
         if lines:
             console.print(title)
         for line in lines:
-            console.print(f"  {escape(remove_control_characters(line))}", soft_wrap=True)
+            console.print(f"  {escape(without_hidden(line))}", soft_wrap=True)
     for line in _deviations(run, verification):
-        console.print(f"[bold red]{escape(remove_control_characters(line))}[/]", soft_wrap=True)
+        console.print(f"[bold red]{escape(without_hidden(line))}[/]", soft_wrap=True)
     compared_counts = ", ".join(
         (
             format_count(verification.entries, "journal entry", "journal entries"),
@@ -234,7 +234,7 @@ def repair_command(name: str, yes: bool) -> None:
             console.print(f"{escape(str(run.path))}: nothing in {JOURNAL} is damaged.")
             return
         for problem in plan.problems:
-            console.print(f"  {escape(remove_control_characters(problem))}", soft_wrap=True)
+            console.print(f"  {escape(without_hidden(problem))}", soft_wrap=True)
         console.print(
             f"{format_count(plan.damaged_entries, 'answer')} would be set aside and asked "
             f"again: {_describe_cost(plan.damaged_usd, 'about ')}. Later requests that change "
@@ -292,7 +292,7 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
         personal = find_personal_texts(run, matching_seats[0])
         files = find_unredacted_files(run.path)
         for line in (*describe_texts(personal), *describe_unredacted_files(files)):
-            output_console().print(escape(remove_control_characters(line)), soft_wrap=True)
+            output_console().print(escape(without_hidden(line)), soft_wrap=True)
         if not yes and not sys.stdin.isatty():
             output_console().print("Nothing was deleted. Add --yes to delete all of this.")
             raise typer.Exit(EXIT_DIFFERS)

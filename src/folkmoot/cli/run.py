@@ -28,7 +28,6 @@ from folkmoot.cli.console import (
     note_started_run,
     output_console,
     print_warning,
-    remove_control_characters,
 )
 from folkmoot.cli.results import print_grid_total, print_later_spending
 from folkmoot.cli.study_files import ask_consent, print_models_note
@@ -62,6 +61,7 @@ from folkmoot.engine.run.runner import (
 from folkmoot.engine.study.study import Study
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsableError
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
 from folkmoot.kit.named_controls import (
     describe_humans,
@@ -203,12 +203,12 @@ class TerminalProgress:
         if len(usage_by_model) < 2:
             return []
         return [
-            f"{remove_control_characters(name)}: {usage.format_line()}"
+            f"{without_hidden(name)}: {usage.format_line()}"
             for name, usage in usage_by_model.items()
         ]
 
     def _stage_row(self, stage: StageTally) -> tuple[RenderableType, ...]:
-        name = Text(remove_control_characters(stage.name), style="" if stage.is_done else "bold")
+        name = Text(without_hidden(stage.name), style="" if stage.is_done else "bold")
         count = f"{stage.done:,}" + (f"/{stage.total:,}" if stage.total is not None else "")
         bar = ProgressBar(
             total=stage.total, completed=stage.done, width=BAR_WIDTH, pulse=stage.total is None
@@ -325,9 +325,7 @@ def run_command(
         *describe_humans(study_file),
     ]
     for note in notes:
-        error_console().print(
-            f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True
-        )
+        error_console().print(f"[cyan]Note:[/] {escape(without_hidden(note))}", soft_wrap=True)
     # A resumed run has already called its models, so it makes no preflight unless the user asks for
     # one.
     wants_preflight = False if preflight is None and options.resume else preflight
@@ -529,11 +527,7 @@ def summarise_folder(folder: RunFolder) -> str:
     calls = facts.get("fork", {}).get("asked", facts.get("calls", 0))
     parts = [format_count(calls, "call"), model_names, money]
     parts.append(format_duration(float(facts.get("wall_seconds", 0.0))))
-    return (
-        "[dim]"
-        + escape(remove_control_characters(" · ".join(part for part in parts if part)))
-        + "[/]"
-    )
+    return "[dim]" + escape(without_hidden(" · ".join(part for part in parts if part))) + "[/]"
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:

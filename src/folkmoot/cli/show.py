@@ -13,7 +13,7 @@ from polars.exceptions import PolarsError
 from rich.text import Text
 from starlette.exceptions import HTTPException
 
-from folkmoot.cli.console import output_console, print_warning, remove_control_characters
+from folkmoot.cli.console import output_console, print_warning
 from folkmoot.cli.results import find_grid, find_run, show_grid, warn_of_pending_withdrawals
 from folkmoot.cli.tables import synthetic_panel
 from folkmoot.engine.journal.journal import unescape_address_part
@@ -22,6 +22,7 @@ from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import capitalise, command_line, shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import column_heading, format_cell
@@ -199,7 +200,7 @@ def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text
         return
     try:
         for line in study.render_run(run, key):
-            yield Text.from_markup(remove_control_characters(line))
+            yield Text.from_markup(without_hidden(line))
     except StorageError:
         if run.is_finished:
             raise
@@ -406,7 +407,7 @@ def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
         for span in piece.opened if labels else ():
             text.append(f"[{labels[span].key}]", f"dim {_terminal_style(labels[span].style)}")
         text.append(
-            remove_control_characters(piece.text),
+            without_hidden(piece.text),
             _terminal_style(labels[piece.spans[-1]].style) if labels else "",
         )
         for span in reversed(piece.closed) if labels else ():
@@ -425,9 +426,7 @@ def _terminal_style(style: str) -> str:
 
 def _join_line(*parts: str | tuple[str, str]) -> Text:
     cleaned = (
-        (remove_control_characters(part), "")
-        if isinstance(part, str)
-        else (remove_control_characters(part[0]), part[1])
+        (without_hidden(part), "") if isinstance(part, str) else (without_hidden(part[0]), part[1])
         for part in parts
     )
     return Text.assemble(*cleaned)
@@ -440,7 +439,7 @@ def _sentence_case(name: str) -> str:
 
 def _render_title(words: str) -> Iterator[Text]:
     yield Text()
-    yield Text(remove_control_characters(words), "underline")
+    yield Text(without_hidden(words), "underline")
 
 
 def _open_journal(run: RunFolder) -> JournalReader:

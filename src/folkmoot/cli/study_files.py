@@ -21,7 +21,6 @@ from folkmoot.cli.console import (
     error_console,
     output_console,
     print_warning,
-    remove_control_characters,
     resume_line,
 )
 from folkmoot.cli.tables import GridView
@@ -34,6 +33,7 @@ from folkmoot.engine.study.study import find_study, load_installed_studies, stud
 from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.api_keys import redact_keys
@@ -175,7 +175,7 @@ def print_check(
 
 
 def _terminal_text(text: str) -> str:
-    return escape(remove_control_characters(text))
+    return escape(without_hidden(text))
 
 
 def print_models_note(console: Console, study_file: StudyFile) -> None:

@@ -20,7 +20,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from folkmoot.cli.console import remove_control_characters
+from folkmoot.hidden_characters import without_hidden
 from folkmoot.storage.findings import Finding, ResultTable, column_heading, format_cell, is_number
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
@@ -34,14 +34,14 @@ GAP, NARROW_GAP = 2, 1
 
 def finding_view(finding: Finding) -> RenderableType:
     """Return a finding in the form for the terminal: title, statement, table and notes."""
-    parts: list[RenderableType] = [Text(remove_control_characters(finding.title), style="bold")]
+    parts: list[RenderableType] = [Text(without_hidden(finding.title), style="bold")]
     if finding.says:
-        parts.append(Text(remove_control_characters(finding.says)))
-    parts += [Text(remove_control_characters(alarm), style="bold red") for alarm in finding.alarms]
+        parts.append(Text(without_hidden(finding.says)))
+    parts += [Text(without_hidden(alarm), style="bold red") for alarm in finding.alarms]
     if finding.grid.rows:
         parts += [Text(""), GridView(finding.grid), Text("")]
     notes = filter(None, (finding.independent, *finding.notes))
-    parts += [Text(remove_control_characters(note), style="dim") for note in notes]
+    parts += [Text(without_hidden(note), style="dim") for note in notes]
     return Group(*parts, Text(""))
 
 
@@ -73,7 +73,7 @@ class GridView:
             yield from self._as_records()
         rows_left = len(self.grid.rows) - MAX_ROWS
         lines_below = [f"… and {rows_left} more"] if rows_left > 0 else []
-        lines_below += [remove_control_characters(self.grid.caption)] if self.grid.caption else []
+        lines_below += [without_hidden(self.grid.caption)] if self.grid.caption else []
         yield from (Text(line, style="dim") for line in lines_below)
 
     def _fit_widths(self, available: int, breaks_titles: bool) -> list[int]:
@@ -145,7 +145,7 @@ def _widest(texts: Iterable[str]) -> int:
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
     columns: list[tuple[str, list[str], bool]] = []
     cells_by_column = {
-        name: [remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MAX_ROWS]]
+        name: [without_hidden(format_cell(row[i], name)) for row in grid.rows[:MAX_ROWS]]
         for i, name in enumerate(grid.columns)
     }
     names = iter(zip(grid.columns, [*grid.columns[1:], ""], strict=True))
@@ -164,9 +164,7 @@ def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
             )
             next(names)
         else:
-            columns.append(
-                (remove_control_characters(column_heading(name)), cells_by_column[name], numeric)
-            )
+            columns.append((without_hidden(column_heading(name)), cells_by_column[name], numeric))
     return columns
 
 
