@@ -106,7 +106,7 @@ async def questionnaire(session: Session) -> None:
         reason = await scope.ask(
             speaker, "In two or three sentences, why did you choose as you did?"
         )
-        session_row["why"] = str(reason)
+        session_row["why"] = "" if isinstance(reason, Missing) else reason
         scope.record("votes", session_row)
 
     await session.map([str(number) for number in range(PEOPLE)], interview_resident)
