@@ -173,11 +173,8 @@ class Leases:
         # If the cost is unknown, only the number of calls is counted.
         account = self._accounts[worker]
         # Never below 0: a call may cost more than the rest of the worker's budget.
-        usd, calls = min(account.usd, cost or 0.0), min(1, account.calls)
-        account.usd -= usd
-        account.calls -= calls
         self._unaffordable_count = 0
-        self._budget.lend_to_worker(-usd, -calls)
+        self._take_back(account, min(account.usd, cost or 0.0), min(1, account.calls))
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
@@ -186,11 +183,13 @@ class Leases:
         - `max_usd`: the maximum cost of the reply in USD. This maximum counts as spent.
         """
         account = self._accounts[worker]
-        usd, calls = min(account.usd, max_usd), min(1, account.calls)
+        self._take_back(account, min(account.usd, max_usd), min(1, account.calls))
+        self._budget.count_broken(max_usd)
+
+    def _take_back(self, account: WorkerAccount, usd: float, calls: int) -> None:
         account.usd -= usd
         account.calls -= calls
         self._budget.lend_to_worker(-usd, -calls)
-        self._budget.count_broken(max_usd)
 
     def issue_lease(
         self, worker: int, demands: Mapping[str, ModelDemand], budget_demand: BudgetDemand
@@ -213,9 +212,7 @@ class Leases:
         # An idle worker holds nothing. Setting it to 0 keeps rounding errors from adding up.
         if budget_demand.is_idle:
             usd, calls = account.usd, account.calls
-        account.usd -= usd
-        account.calls -= calls
-        self._budget.lend_to_worker(-usd, -calls)
+        self._take_back(account, usd, calls)
         account.budget_demand = budget_demand
         lease = Lease(models={model: self._grant_for(model, worker) for model in demands})
         if self._budget.active:
