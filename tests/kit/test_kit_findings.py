@@ -42,9 +42,7 @@ def test_estimates_have_one_format_in_all_scales() -> None:
         "+12 points (−6 to +30, adjusted p = .2)"
     )
     assert format_mean(Estimate(1.238, 0.9, 1.576, 9)) == "1.24 (0.90 to 1.58)"
-    assert format_change(Estimate(-0.05, -0.11, 0.02, 9), "groups as units") == (
-        "−0.05 (−0.11 to +0.02, groups as units)"
-    )
+    assert format_change(Estimate(-0.05, -0.11, 0.02, 9)) == "−0.05 (−0.11 to +0.02)"
 
 
 def test_unknown_values_are_not_numbers() -> None:

@@ -77,9 +77,9 @@ def test_values_off_the_scales_are_refused(change: dict[str, Any]) -> None:
 
 async def test_two_calls_give_a_persona() -> None:
     scope = ScriptedScope(create_reply(), "You are Nora, who runs\na small agency.")
-    nora = await enrich_persona("A marketer who loves trains", scope, persona_id="p_1")
+    nora = await enrich_persona("A marketer who loves trains", scope)
     assert not isinstance(nora, Missing)
-    assert (nora.id, nora.base) == ("p_1", "A marketer who loves trains")
+    assert nora.base == "A marketer who loves trains"
     assert nora.text == "Nora, who runs a small agency."
     assert nora.demographics["occupation"] == "Marketing manager"
     first, second = scope.prompts

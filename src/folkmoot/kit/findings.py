@@ -315,16 +315,12 @@ def format_mean(estimate: Estimate) -> str:
     )
 
 
-def format_change(estimate: Estimate, aside: str = "") -> str:
-    """Return a difference of means as text, such as "+0.31 (−0.05 to +0.67)".
-
-    `aside`: words to add within the brackets.
-    """
+def format_change(estimate: Estimate) -> str:
+    """Return a difference of means as text, such as "+0.31 (−0.05 to +0.67)"."""
     return _format_estimate(
         estimate,
         format_signed(estimate.value),
         f"{format_signed(estimate.low)} to {format_signed(estimate.high)}",
-        aside,
     )
 
 

@@ -120,7 +120,7 @@ class Recruiting(Protocol):
 
 
 async def enrich_persona(
-    base: str, scope: Recruiting, *, persona_id: str = "", prompts: Path | None = None
+    base: str, scope: Recruiting, *, prompts: Path | None = None
 ) -> Persona | Missing:
     """Make a full persona from the raw persona line `base`.
 
@@ -146,7 +146,7 @@ async def enrich_persona(
     if isinstance(text, Missing):
         return text
     return Persona(
-        id=persona_id,
+        id="",
         text=clean_description(text),
         base=base,
         demographics=demographics.model_dump(),

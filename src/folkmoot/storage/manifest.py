@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.resources import files
 from pathlib import Path
@@ -549,25 +549,22 @@ def describe_cut_replies(
     )
 
 
-@lru_cache(maxsize=4)
-def software_versions(package: str = "folkmoot") -> dict[str, Any]:
-    """Return the versions of a package, of its direct dependencies, of Python and of the system."""
+@cache
+def software_versions() -> dict[str, Any]:
+    """Return the versions of Folkmoot, of its direct dependencies, of Python and of the system."""
     return {
-        package: _package_version(package),
-        "source": _source_hash(package),
+        "folkmoot": _package_version("folkmoot"),
+        "source": _source_hash(),
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": {name: _package_version(name) for name in direct_dependencies(package)},
+        "packages": {name: _package_version(name) for name in direct_dependencies("folkmoot")},
     }
 
 
-def _source_hash(package: str) -> str:
+def _source_hash() -> str:
     # Of code and prompts, to distinguish development versions with the same version number.
-    try:
-        root = Path(str(files(package)))
-    except ModuleNotFoundError:
-        return "unknown"
+    root = Path(str(files("folkmoot")))
     hasher = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
