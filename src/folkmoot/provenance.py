@@ -442,7 +442,7 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
     return new_offset
 
 
-def find_exactly(text: str, shown_texts: Sequence[str], name: str = "the text") -> list[Span]:
+def find_exactly(text: str, shown_texts: Sequence[str], name: str) -> list[Span]:
     """Return the places in `text` where `shown_texts` occur, not inside a longer word.
 
     - `name`: what the messages call `text`.

@@ -452,7 +452,7 @@ def grid_command(
     axis_arguments: Sequence[str],
     repeats: int | None,
     trust: bool,
-    preflight: bool | None = None,
+    preflight: bool | None,
 ) -> None:
     """Run a study once for each cell of a grid, and print findings over all cells."""
     # If `preflight` is None, the command makes a preflight only if the grid has new cells and the

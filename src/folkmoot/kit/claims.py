@@ -83,7 +83,7 @@ def result_cells(result: Result, name: str, suffix: str = "") -> Row:
     }
 
 
-def joint_cells(result: Result, suffix: str = "") -> Row:
+def joint_cells(result: Result, suffix: str) -> Row:
     """Return the cells with the bounds of a result's joint interval."""
     names = (f"joint_low{suffix}", f"joint_high{suffix}")
     if result.joint is None:

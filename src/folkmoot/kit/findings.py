@@ -213,7 +213,7 @@ def p_value_cell(estimate: Estimate) -> float | None:
     return finite_or_none(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 
-def p_value_cells(estimate: Estimate, holm: float = math.nan) -> Row:
+def p_value_cells(estimate: Estimate, holm: float) -> Row:
     """Return the cells `p` and `holm_p` for one comparison.
 
     `holm`: the p-value adjusted by Holm's method.

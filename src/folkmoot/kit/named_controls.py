@@ -136,7 +136,7 @@ def ask_named_controls(
     settings: ControlSettings | None,
     limits: StudyConfig,
     options: RunOptions,
-    stopper: RunStopper | None = None,
+    stopper: RunStopper | None,
     others: Sequence[Path] = (),
 ) -> None:
     """Ask the control questions that a study file names, unless they were asked already.

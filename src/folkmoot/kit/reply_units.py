@@ -139,7 +139,7 @@ def _answers_of_humans(run: RunFolder) -> Iterable[Row]:
 
 
 def drop_humans(
-    run: RunFolder, table: pl.DataFrame, *columns: str, unit_of: UnitOf | None = None
+    run: RunFolder, table: pl.DataFrame, *columns: str, unit_of: UnitOf | None
 ) -> pl.DataFrame:
     """Return the rows of a table that concern participants whom a model played.
 

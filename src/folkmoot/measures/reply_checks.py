@@ -97,7 +97,7 @@ def part_of_stage(row: Row) -> Hashable:
 
 
 def count_faults(
-    rows: Collection[Row], is_faulty: Callable[[Row], bool | None], unit_of: UnitOf = speaker_of
+    rows: Collection[Row], is_faulty: Callable[[Row], bool | None], unit_of: UnitOf
 ) -> Faults:
     """Count the replies and the faulty replies of each independent unit.
 
@@ -224,7 +224,7 @@ def check_answers(
 
 def check_answer_form(
     answers: Collection[Row],
-    texts: Collection[str] = (),
+    texts: Collection[str],
     unit_of: UnitOf = speaker_of,
     unit_name: str = UNIT_NAME,
     is_structured: Callable[[Row], bool] = is_json_answer,

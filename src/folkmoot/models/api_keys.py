@@ -82,7 +82,7 @@ def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[
 
 
 def resolve_key(
-    spec: NeedsKey, explicit: str | None = None, environ: Mapping[str, str] | None = None
+    spec: NeedsKey, explicit: str | None, environ: Mapping[str, str] | None = None
 ) -> str | None:
     """Return the API key for a model: `explicit`, or the key in the environment or `.env`.
 
@@ -112,7 +112,7 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     return key_redactor(secrets)(text)
 
 
-def key_redactor(secrets: Iterable[str | None] = ()) -> Callable[[str], str]:
+def key_redactor(secrets: Iterable[str | None]) -> Callable[[str], str]:
     """Return a function that does to each text what `redact_keys` does to one."""
     # Keys are also the values of key variables in the environment, and texts that are shaped like
     # keys.

@@ -122,7 +122,7 @@ def problems_to_json(problems: Sequence[Problem]) -> list[dict[str, str]]:
 
 
 def read_notices(
-    study_file: StudyFile, options: RunOptions, consent: Consent | None = None
+    study_file: StudyFile, options: RunOptions, consent: Consent | None
 ) -> CheckNotices:
     """Return the facts about a study that are known before the dry run.
 

@@ -169,13 +169,12 @@ class PartialRun(PartsView):
         return super().scan_table(name)
 
 
-def describe_parts(run: PartialRun, names: Mapping[str, str] | None = None) -> Finding:
+def describe_parts(run: PartialRun, names: Mapping[str, str]) -> Finding:
     """Return the finding that counts the complete parts of each condition.
 
     A part is, for example, a session. `names`: a map from condition to display name. A condition
     that is not in `names` is shown by its id.
     """
-    names = names or {}
     # The finding also names the comparisons that are still missing.
     parts = run.parts
     complete_parts = set(parts.complete)

@@ -199,7 +199,7 @@ def build_reply_change(
 
 
 def start_fork(
-    run: RunFolder, study_file: StudyFile, options: RunOptions, stopper: RunStopper | None = None
+    run: RunFolder, study_file: StudyFile, options: RunOptions, stopper: RunStopper | None
 ) -> RunFolder:
     """Run a fork with the change in `options.change`.
 

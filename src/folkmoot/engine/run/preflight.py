@@ -51,7 +51,7 @@ class PreflightResult(NamedTuple):
 
 
 async def run_preflight(
-    context: RunContext, requests: Sequence[ModelRequest], *, uses_embeddings: bool = False
+    context: RunContext, requests: Sequence[ModelRequest], *, uses_embeddings: bool
 ) -> None:
     """Make each test call once, and write the results into the plan.
 

@@ -421,7 +421,7 @@ def _not_rebuilt_error(run: RunFolder, error: Exception) -> NotRebuiltError:
 
 def study_as_it_was_run(
     run: RunFolder,
-    study: Study | None = None,
+    study: Study | None,
     change: ReplyChange | None = None,
     *,
     with_other_prompts: bool = False,
@@ -644,7 +644,7 @@ def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:
 
 
 def _compare_plans(
-    recorded: Mapping[str, Any], rebuilt: Mapping[str, Any], *, ignored: Collection[str] = ()
+    recorded: Mapping[str, Any], rebuilt: Mapping[str, Any], *, ignored: Collection[str]
 ) -> list[str]:
     sealed_before, sealed_now = recorded.get("sealed", {}), rebuilt.get("sealed", {})
     names = [*sealed_before, *(name for name in sealed_now if name not in sealed_before)]

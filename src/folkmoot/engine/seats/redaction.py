@@ -697,7 +697,7 @@ class Redaction:
             return {key: None if _is_vector(value) else value for key, value in changed.items()}
         return changed
 
-    def is_of_person(self, cells: Iterable[object], around: Iterable[object] = ()) -> bool:
+    def is_of_person(self, cells: Iterable[object], around: Iterable[object]) -> bool:
         """Return whether a row names this human and no other participant.
 
         - `cells`: the values in the row or JSON object.

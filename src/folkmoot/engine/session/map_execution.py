@@ -27,7 +27,7 @@ async def run_fork(
     fork_items: Sequence[ForkItem[I]],
     executor: ForkExecutor,
     stage: str,
-    blocks: Sequence[Hashable] = (),
+    blocks: Sequence[Hashable],
 ) -> list[R]:
     """Run all items of a `Scope.map` call with `executor` and return their results in input order.
 

@@ -383,7 +383,7 @@ def _keep_common_rounds(rows: pl.DataFrame, repeated: Sequence[str]) -> pl.DataF
 def average_rounds(
     rows: pl.DataFrame,
     subject: Sequence[str],
-    repeated: Sequence[str] = (),
+    repeated: Sequence[str],
     *,
     are_shares: bool = False,
 ) -> pl.DataFrame:

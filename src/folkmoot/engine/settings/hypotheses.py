@@ -127,7 +127,7 @@ def check_hypotheses(
     hypotheses: Sequence[Hypothesis],
     tables: Tables,
     conditions: Conditions,
-    declared: Sequence[Claim] = (),
+    declared: Sequence[Claim],
 ) -> list[Problem]:
     """Return those problems of hypotheses that can be found before a run.
 

@@ -97,7 +97,7 @@ class Consent:
             )
 
     def require_model_files(
-        self, file: Path, providers: ModelRouter, overrides: Sequence[str] = ()
+        self, file: Path, providers: ModelRouter, overrides: Sequence[str]
     ) -> None:
         """Raise InputError unless the researcher allows loading the model files of a study file."""
         # The consent holds for the content of each model file. Native code reads such a file, and a
@@ -137,7 +137,7 @@ def describe_destinations(
     return list(dict.fromkeys(destinations))
 
 
-def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[Path]:
+def model_files(providers: ModelRouter, overrides: Sequence[str]) -> list[Path]:
     """Return the model files on this machine that a study file names.
 
     Files in `overrides` are left out.

@@ -51,7 +51,7 @@ class Contrast(NamedTuple):
         return (*self.first, *self.second, *([] if self.role == PARTICIPANT_ROLE else [self.role]))
 
 
-def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str] = ()) -> Iterator[Contrast]:
+def contrasts_in(answers: pl.DataFrame, conditions: Sequence[str]) -> Iterator[Contrast]:
     """Yield the pairs of groups to compare in a table of answers to control questions.
 
     - `conditions`: the conditions in the order of the study. Others come first, by name.

@@ -202,7 +202,7 @@ def revise_sessions(
     return revise
 
 
-def read_finished_run(run: RunFolder, *, keeps_given: bool = True) -> FinishedRun | Refusal:
+def read_finished_run(run: RunFolder, *, keeps_given: bool) -> FinishedRun | Refusal:
     """Return everything that is needed to repeat a run with its study's code.
 
     `keeps_given`: see `FinishedRun`.

@@ -295,7 +295,7 @@ class Claim:
             return "no interval"
         return " to ".join(self._format_ends((e.low, e.high), more))
 
-    def format_joint_interval(self, joint: JointInterval, more: int = 0) -> str:
+    def format_joint_interval(self, joint: JointInterval, more: int) -> str:
         """Return a joint interval as text: "+2 to +21", or "above 0 to +24" if 0 is excluded.
 
         - `more`: the minimum number of additional decimals. `needed_more` may require a larger

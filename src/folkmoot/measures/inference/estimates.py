@@ -108,7 +108,7 @@ def finite_or_none(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def round_half_away(value: float, digits: int = 0) -> float:
+def round_half_away(value: float, digits: int) -> float:
     """Round a number for readers. Ties are rounded away from zero, as readers do.
 
     round_half_away(12.5)  # 13.0

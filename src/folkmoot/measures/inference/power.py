@@ -147,7 +147,7 @@ def _smallest_margin(root: float, df: float, ratio: float, alpha: float) -> floa
     )
 
 
-def power_within(margin: float, difference: float, df: float, alpha: float = ALPHA) -> float:
+def power_within(margin: float, difference: float, df: float, alpha: float) -> float:
     """Return the chance that the t interval of a difference lies within ± `margin`.
 
     - `margin`, `difference`: the margin and the true difference, in standard errors.
@@ -235,11 +235,11 @@ def effective_n(n: float, cluster_size: float, icc: float) -> float:
 def power_beyond(
     difference: float,
     se: float,
-    smallest: float = 0.0,
-    alpha: float = ALPHA,
+    smallest: float,
+    alpha: float,
     *,
-    equivalent: bool = False,
-    upper_alpha: float | None = None,
+    equivalent: bool,
+    upper_alpha: float | None,
 ) -> float:
     """Return the chance that the interval of an estimate lies above `smallest`.
 

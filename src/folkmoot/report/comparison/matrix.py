@@ -37,10 +37,10 @@ class GridMatrix:
     problem: str
 
 
-def read_matrix(folder: Path, claim: str = "") -> GridMatrix:
+def read_matrix(folder: Path, claim: str) -> GridMatrix:
     """Return the matrix of a grid. Each cell holds the effect of one claim in one run.
 
-    `claim`: the claim in words. The default is the first claim of the grid.
+    `claim`: the claim in words. Empty: the first claim of the grid.
 
     Raises StorageError if the folder holds no valid grid.
     """

@@ -227,7 +227,7 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
     return math.sqrt((base * (1 - base) + other * (1 - other)) / sample_size)
 
 
-def _starting_rate(claim: Claim, difference: float | None = None) -> float:
+def _starting_rate(claim: Claim, difference: float | None) -> float:
     # The assumed share in the second condition. A share that falls starts high, and one that rises
     # starts low, also if the claim states the other direction.
     falls = claim.direction == "less" if not difference else difference < 0

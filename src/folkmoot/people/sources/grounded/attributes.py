@@ -278,7 +278,7 @@ def draw_opinion(
     consumer: ConsumerProfile,
     data: Figures,
     fixed: Fixed,
-    appeal: float = 0.0,
+    appeal: float,
 ) -> Opinion:
     """Return the first opinion of a participant about a concept.
 

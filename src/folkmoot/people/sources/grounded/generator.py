@@ -197,7 +197,7 @@ class PersonaGenerator:
         self,
         people: Sequence[Profile],
         rng: np.random.Generator,
-        given: Sequence[str] = (),
+        given: Sequence[str],
         ids: Sequence[str] = (),
     ) -> list[Profile]:
         given = given or [""] * len(people)
