@@ -222,6 +222,23 @@ def test_the_rest_of_a_last_reply_counts_without_a_field_that_is_stated_twice() 
     assert salvaged_visit is not None and salvaged_visit.value == Visit.model_validate(VISIT)
 
 
+def test_the_default_of_a_field_stated_twice_is_no_value_of_the_speaker() -> None:
+    class Gift(BaseModel):
+        to: str = "Ann"
+        amount: int = 5
+
+    class Gifts(BaseModel):
+        gifts: list[Gift]
+
+    one, two = '{"to": "Bo", "amount": 1, "amount": 2}', '{"to": "Cy", "amount": 3}'
+    assert isinstance(Json(Gift).parse_reply(one), ParseFailure)
+    assert Json(Gift).salvage_reply(one) is None
+    parsed = Json(Gifts).parse_reply(f'{{"gifts": [{one}, {two}]}}')
+    assert isinstance(parsed, ParsedAnswer)
+    assert parsed.value.gifts == [Gift(to="Cy", amount=3)]
+    assert [repair.field for repair in parsed.repairs] == ["gifts.0"]
+
+
 def test_unreadable_entries_are_dropped_and_counted() -> None:
     points = [
         {"text": "noise", "weight": 9},

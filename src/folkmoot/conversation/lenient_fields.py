@@ -362,8 +362,11 @@ def leave_out_unreadable(
     readable = copy.deepcopy(value) if errors else value
     for error in errors:
         path = error["loc"]
+        field = _field_at(model, path)
+        # A default such as 0 would count as the speaker's value.
+        if field is not None and not (field.is_required() or _has_empty_default(field)):
+            continue
         if salvage or any(_may_be_dropped(model, path[:end]) for end in range(1, len(path) + 1)):
-            field = _field_at(model, path)
             if salvage and field is not None and _may_be_missing(field):
                 _set_value_at_path(readable, path, None)
             else:
