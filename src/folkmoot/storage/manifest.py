@@ -38,7 +38,7 @@ AMENDMENTS_KEY = "amendments"
 HOSTED = "model"
 SYNTHETIC_PART_NOTE = "What the embedded respondent says is no evidence about people."
 SYNTHETIC_NOTE = (
-    "The embedded respondent answered: a model of opinion dynamics with built-in effects. "
+    "The embedded respondent answered: a model of opinion dynamics with planted effects. "
     "It is no evidence about people."
 )
 

@@ -188,7 +188,7 @@ def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, ob
     values = knobs.model_dump()
     kappa = knobs.kappa_read * knobs.persuasion
     return {
-        "notice": "SYNTHETIC: answers of the embedded respondent, no evidence about people",
+        "notice": "SYNTHETIC: planted by the embedded respondent, no evidence about people",
         "kappa": {
             "read": kappa,
             "read_after_interview": kappa * knobs.factor_interviewed,
