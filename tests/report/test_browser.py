@@ -11,11 +11,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+import folkmoot
+from folkmoot import Finding, ResultTable, Session, Speaker, Study, StudyConfig
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import RunFolder
 from tests.browsers import CHROMIUM_PATH, launch_browser
 from tests.sweeps import sample_daily
 from tests.view.test_browser import calculate_luminance
+from tests.view.test_seat_pages import ENDS_LEFT_SCRIPT
 
 SCREENSHOT_FOLDER = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 
@@ -173,3 +176,30 @@ def _measure_lightness(page: Page, selector: str, property_name: str) -> float:
         int(channel) for channel in colour.removeprefix("rgb(").removesuffix(")").split(",")[:3]
     ]
     return sum(channels) / 3 / 255
+
+
+# Playwright has an event loop in this thread.
+@pytest.mark.filterwarnings("ignore:folkmoot.run blocks the event loop")
+def test_texts_from_right_to_left_end_at_the_left(browser: Browser, tmp_path: Path) -> None:
+    """A full stop at the wrong side, or brackets around the wrong words, change what is read."""
+    words, says = "نعم، أوافق.", "قال الجميع: نعم (بلا استثناء)."
+
+    async def ask(session: Session[StudyConfig]) -> None:
+        await session.child("vote").ask(Speaker("p_1", system="You are Mara."), words)
+
+    def findings(_run: RunFolder) -> list[Finding]:
+        table = ResultTable(("option", "votes"), ((words, 3), ("No, I do not.", 4)))
+        return [Finding("votes", words, says, table, headline=True)]
+
+    study = Study("direction", "Direction", StudyConfig, ask, findings=findings)
+    run = folkmoot.run(study, out=tmp_path / "run", model="synthetic")
+    page = browser.new_page()
+    page.goto(run.report().as_uri())
+    page.locator("#votes details").evaluate("details => { details.open = true; }")
+    for element in (
+        page.locator("#votes td").get_by_text(words),
+        page.locator("#votes .says"),
+        page.locator("#votes h3"),
+    ):
+        assert element.evaluate(ENDS_LEFT_SCRIPT)
+    assert not page.locator("#votes td").get_by_text("No, I do not.").evaluate(ENDS_LEFT_SCRIPT)
