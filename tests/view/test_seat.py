@@ -148,20 +148,31 @@ async def wait_for_change(page: Page, before: str) -> None:
 
 async def fill_and_send(page: Page, answer_text: str = OPINION_TEXT) -> None:
     """Fill in the answer form of any kind and send it."""
-    for box in await page.locator("form.answer textarea:visible").all():
-        # Whoever is written about must be one of the others.
-        field = (await box.get_attribute("name") or "").rpartition(".")[2]
-        if field not in ("target", "target_agent", "agent_id"):
+    boxes = await page.locator("form.answer textarea:visible").all()
+    names = [await box.get_attribute("name") or "" for box in boxes]
+    # Parts of a form about another speaker stay empty: without a name, the page asks for it.
+    about_others = tuple(
+        f"{part}."
+        for part, _, field in (name.rpartition(".") for name in names)
+        if field in ("target", "target_agent", "agent_id")
+    )
+    for box, name in zip(boxes, names, strict=True):
+        if not name.startswith(about_others):
             await box.fill(answer_text)
     for box in await page.locator("form.answer input.number:visible").all():
+        if (await box.get_attribute("name") or "").startswith(about_others):
+            continue
         # The lowest number, where the form tells one.
         described_by = await box.get_attribute("aria-describedby") or ""
         range_id = next((name for name in described_by.split() if name.endswith("-range")), "")
         range_text = await page.locator(f'[id="{range_id}"]').inner_text() if range_id else "from 1"
         await box.fill(range_text.split()[1])
     for group in await page.locator("form.answer fieldset.options:visible").all():
+        choice = group.locator("input").first
+        if (await choice.get_attribute("name") or "").startswith(about_others):
+            continue
         if await group.locator("input[type=radio]").count():
-            await group.locator("input").first.check()
+            await choice.check()
     await page.locator("form.answer button.primary").click()
 
 
