@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.calls.progress import Notice
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
@@ -253,3 +255,32 @@ def test_paused_run_without_a_new_reply_is_unchanged(
     assert read_tree(folder) == before
     ThreeStageStudy().run(folder, answer_politely)
     assert RunFolder(folder).is_finished
+
+
+def run_twice(study: Study, folder: Path) -> list[str]:
+    """Return the notices of the second run of a finished study."""
+    notices: list[str] = []
+    for _ in range(2):
+        notices.clear()
+        folkmoot.run(
+            study,
+            out=folder,
+            provider=ScriptedProvider(answer_politely),
+            progress=lambda event: (
+                notices.append(event.message) if isinstance(event, Notice) else None
+            ),
+        )
+    return notices
+
+
+def test_tables_that_change_without_a_new_reply_are_named(tmp_path: Path) -> None:
+    run_numbers = itertools.count()
+
+    async def count_runs(session: Session) -> None:
+        session.record("numbered", {"run": next(run_numbers)})
+        session.record("said", {"text": str(await session.ask(ANN, "Well?"))})
+
+    study = Study("own", "Own", StudyConfig, count_runs)
+    (notice,) = run_twice(study, tmp_path / "run")
+    assert "changed without a new reply (numbered): " in notice
+    assert run_twice(ThreeStageStudy().study(), tmp_path / "repeatable") == ["asked for Why?"]

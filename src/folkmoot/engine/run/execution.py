@@ -90,6 +90,7 @@ from folkmoot.errors import (
     RunInterruptedError,
     RunPausedError,
 )
+from folkmoot.hints import join_first
 from folkmoot.models.api_keys import key_redactor, redact_keys
 from folkmoot.models.catalog import is_synthetic
 from folkmoot.models.request import ModelRequest, Provider
@@ -100,6 +101,7 @@ from folkmoot.storage.manifest import (
     build_manifest,
     file_hashes,
     seal_manifest,
+    software_versions,
 )
 from folkmoot.storage.rows import columns_of_class
 from folkmoot.storage.run_folder import (
@@ -577,6 +579,7 @@ async def _write_outputs(
         tables: dict[str, Table] = {}
         if outcome == "done":
             _write_results(execution, context, outcome, tables)
+            _warn_of_changed_tables(execution, context)
         elif outcome in WITH_TABLES:
             # The manifest states the cost, so it is written even if a study cannot make its files
             # from the few rows that exist.
@@ -624,6 +627,29 @@ def _write_results(
     with JournalReader(context.journal.path) as journal:
         for name, content in derived_files(study, covered_run, journal):
             context.write_content(name, content)
+
+
+def _warn_of_changed_tables(execution: Execution, context: RunContext) -> None:
+    # Compares the tables of a finished run that was run again with those that its manifest names.
+    earlier = RunFolder(context.folder).manifest
+    is_repeated = execution.options.resume and not context.journal.changed
+    # Another version of Folkmoot or polars may write other bytes.
+    if (
+        not is_repeated
+        or earlier.get("outcome") != "done"
+        or earlier["software"] != software_versions()
+    ):
+        return
+    hashes: dict[str, str] = earlier["hashes"]
+    hashes = {name: text for name, text in hashes.items() if name.startswith(f"{TABLES}/")}
+    current = file_hashes(context.folder, hashes)
+    if changed := sorted({Path(name).stem for name in hashes if current.get(name) != hashes[name]}):
+        message = (
+            f"the tables of this finished run changed without a new reply ({join_first(changed)}): "
+            "the study's code was edited, or it uses the time or random numbers of its own; "
+            "use scope.rng"
+        )
+        context.progress(Notice(message, "warning"))
 
 
 def _derive_tables(
