@@ -68,7 +68,7 @@ def _run_command() -> None:
     # Objects that modules create at import live until the end of the process. The garbage collector
     # would scan them about twenty times during import and once at exit. That takes a third of a
     # second of a short run, so it runs rarely here and not at exit.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
     atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
         # Names and texts of models may hold characters that the encoding of the terminal lacks.

@@ -141,10 +141,9 @@ class StudyCode:
         # A module at any depth counts, but not the packages of a virtual environment in such a
         # folder.
         location = _location_of(origin)
-        # Symbolic links may lead into a study folder and out of it. So both the written folders and
-        # their targets count.
-        parents = {*location.parents, *origin.resolve().parents}
-        parents |= {folder.resolve() for folder in origin.parents}
+        parents = _folders_above(origin.parent)
+        if origin.is_symlink():
+            parents |= {*origin.resolve().parents}
         for folder in self.consents:
             # Folders of `sys.path` below the study folder belong to the researcher's environment.
             import_paths = (path for path in _paths_at_start() if folder in path.parents)
@@ -188,7 +187,23 @@ def _paths_at_start() -> tuple[Path, ...]:
 
 def _location_of(origin: Path) -> Path:
     # Symbolic links are resolved in the folder of the module, not in its name.
-    return origin.parent.resolve() / origin.name
+    return _resolve_folder(origin.parent) / origin.name
+
+
+# Both are asked for each module that is imported after the study, several hundred for one run.
+@cache
+def _folders_above(folder: Path) -> frozenset[Path]:
+    # Symbolic links may lead into a study folder and out of it. So both the written folders and
+    # their targets count.
+    return frozenset(
+        {*(_resolve_folder(folder) / "module").parents}
+        | {_resolve_folder(parent) for parent in (folder, *folder.parents)}
+    )
+
+
+@cache
+def _resolve_folder(folder: Path) -> Path:
+    return folder.resolve()
 
 
 def _is_imported_by_study_code() -> bool:
