@@ -91,6 +91,9 @@ function returns None, the shared rules give the answer.
                       matters share words
     draw_rating(words)     `stable_leaning` with random noise, for answers on a scale
     draw_judgement(words)  `draw_rating`, moved by the arguments in the passages for these words
+    shown_passages("items.text"), shown_text("items.text")
+                      the passages that quote a column of a table or a key of the study file, in
+                      order, and the text of the last one
     option_utilities()  the utility of each option (standard deviation 1.3) after all passages
     choose_option(options), choose_on_scale(options, about)
                       one of the options, with random noise

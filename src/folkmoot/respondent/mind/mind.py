@@ -23,7 +23,7 @@ from folkmoot.respondent.mind.knobs import (
     RespondentSettings,
 )
 from folkmoot.respondent.mind.lexicon import Counts, Lexicon, camp_match
-from folkmoot.respondent.mind.passages import of_kind
+from folkmoot.respondent.mind.passages import Passage, of_kind
 from folkmoot.respondent.mind.persona import ASKING, PersonaTraits, content_words, extract_topics
 from folkmoot.respondent.mind.reading import (
     ExposureDose,
@@ -117,6 +117,22 @@ class SimulatedRespondent:
         Use this method if one reply contains utterances of several people.
         """
         return SimulatedRespondent(self.at, self.at.resolve_persona(persona))
+
+    def shown_passages(self, *columns: str) -> list[Passage]:
+        """Return the passages that quote a table column or a key of the study file, in order.
+
+        - `columns`: for example "items.text", or "study.guide".
+        """
+        return [
+            passage
+            for passage in self.reading.passages
+            if passage.source.id.partition("/")[0] in columns
+        ]
+
+    def shown_text(self, column: str) -> str:
+        """Return the last passage that quotes a column, or "" if there is none."""
+        passages = self.shown_passages(column)
+        return passages[-1].text if passages else ""
 
     @property
     def is_unpersuaded_by_text(self) -> bool:

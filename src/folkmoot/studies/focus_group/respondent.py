@@ -30,10 +30,8 @@ from folkmoot.studies.focus_group.talk.views import (
     passages_since,
     read_product,
     sentence_views,
-    shown_passages,
     split_sentences,
     talk_passages,
-    text_of,
     views_of_others,
 )
 
@@ -143,7 +141,7 @@ def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
 
     Returns None if the system prompt states no first opinion.
     """
-    leaning_text = text_of(mind, texts.FIRST_LEANING)
+    leaning_text = mind.shown_text(texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
     return _STATED[leanings.index(leaning_text)] if leaning_text in leanings else None
 
@@ -458,8 +456,8 @@ def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
     # The fields of `PhaseGuide`: packaged sentences with the name of the product filled in.
     product = read_product(mind)
     guide = load_wordings()["guide"]
-    phrases = guide.get(text_of(mind, texts.PHASE)) or guide["exploration"]
-    count = int(text_of(mind, texts.NUMBER) or 2)
+    phrases = guide.get(mind.shown_text(texts.PHASE)) or guide["exploration"]
+    count = int(mind.shown_text(texts.NUMBER) or 2)
     return {"questions": [fill_phrase(mind, phrases, product) for _ in range(count)]}
 
 
@@ -468,7 +466,7 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
     # The system prompt is left out because it lists all participants.
     return list(
         dict.fromkeys(
-            passage.text for passage in shown_passages(mind, texts.NAME) if passage.message
+            passage.text for passage in mind.shown_passages(texts.NAME) if passage.message
         )
     )
 
@@ -515,10 +513,10 @@ def next_question(mind: SimulatedRespondent) -> dict[str, object]:
             if count < 3 or mind.draws.draw_chance(0.5)
             else frames["counted"].format(count=_COUNTS.get(count, str(count)), matter=matter)
         )
-    is_exploration = text_of(mind, texts.PHASE) == "exploration"
+    is_exploration = mind.shown_text(texts.PHASE) == "exploration"
     if is_exploration and not any(product.concept_text in text for text in own_texts):
         opening.append(frames["idea"].format(concept=product.concept_text))
-    if any(passage.message for passage in shown_passages(mind, texts.MATERIAL)):
+    if any(passage.message for passage in mind.shown_passages(texts.MATERIAL)):
         opening.append(frames["material"])
     quiet_names = people_named(mind)[:2]
     closing = (
@@ -584,7 +582,7 @@ def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
     passages = [passage for passage in talk_passages(mind) if passage.source.speaker != MODERATOR]
     current = [passage for passage in passages if passage.text == mind.reading.about]
     text = current[-1].text if current else ""
-    stated_position = text_of(mind, texts.POSITION)
+    stated_position = mind.shown_text(texts.POSITION)
     last = float(stated_position) if stated_position else None
     sides = [view.side for sentence in split_sentences(text) for view in sentence_views(sentence)]
     # The mean of the views, shrunk towards zero for few views.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from folkmoot.conversation.answer_types import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
@@ -67,22 +68,20 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 
 @cache
-def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    # Some kinds have one list for each voice.
-    frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
-        __file__, "respondent.yaml"
-    )
-    return {kind: frames for kind, frames in frames_by_kind.items() if kind != "phrases"}
+def _load_wordings() -> Mapping[str, Any]:
+    # The frames of sentences by kind, and the phrases of options under `phrases`. Some kinds have
+    # one list for each voice.
+    wordings: Mapping[str, Any] = packaged_yaml(__file__, "respondent.yaml")
+    return wordings
 
 
-@cache
 def _option_phrases() -> Mapping[str, str]:
-    phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
+    phrases: Mapping[str, str] = _load_wordings()["phrases"]
     return phrases
 
 
 def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
-    frames, phrases = _load_frames()[kind], _option_phrases()
+    frames, phrases = _load_wordings()[kind], _option_phrases()
     voice_frames = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled_names = {key: phrases.get(name, name) for key, name in names.items()}
     text = mind.speech.pick_unused(voice_frames).format(**spelled_names)
@@ -90,12 +89,6 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
 
 
 # --- what is read -------------------------------------------------------------------------------
-
-
-def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    return [
-        passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
-    ]
 
 
 def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
@@ -186,7 +179,7 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
         return None
     recorded_options = {
         _usual_name(passage.text, mind.at.names)
-        for passage in _shown_passages(mind, quotes.SHARE_OPTION)
+        for passage in mind.shown_passages(quotes.SHARE_OPTION)
     }
     if not recorded_options:
         mind.mark_unread()
@@ -194,7 +187,7 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
     system_passages = [
         passage for passage in utterances if passage.source.speaker == SYSTEM_SPEAKER.id
     ]
-    system_passages += _shown_passages(mind, quotes.RESOLUTION)
+    system_passages += mind.shown_passages(quotes.RESOLUTION)
     known_options = [*mind.at.names, *recorded_options]
     return (
         "yes"
@@ -288,11 +281,11 @@ class MediationPrompt:
         self.voiced_names = [name for name in speakers if name != SYSTEM]
         # The answer type lists no members if they speak for themselves. The request names them.
         self.names = self.voiced_names or list(
-            dict.fromkeys(passage.text for passage in _shown_passages(mind, quotes.MEMBER_NAME))
+            dict.fromkeys(passage.text for passage in mind.shown_passages(quotes.MEMBER_NAME))
         )
         by_id = {
             last_key(passage): self._member_name(passage.text)
-            for passage in _shown_passages(mind, quotes.MEMBER_NAME)
+            for passage in mind.shown_passages(quotes.MEMBER_NAME)
         }
         named_texts = (
             (by_id.get(passage.source.speaker, ""), passage.text)
@@ -304,8 +297,8 @@ class MediationPrompt:
         self.tally = count_votes(members, self.texts, _on_table(mind, "Share", "option"))
         # The shares of the decision in the request.
         self.in_force = self._current_shares()
-        self.told = _text_of(mind, quotes.SENTENCE).rstrip(". ")
-        self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
+        self.told = mind.shown_text(quotes.SENTENCE).rstrip(". ")
+        self.asked = self._member_name(mind.shown_text(quotes.TARGET_NAME))
 
     def _member_name(self, text: str) -> str:
         # Prompts may write a name with capitals.
@@ -314,13 +307,13 @@ class MediationPrompt:
     def _current_shares(self) -> list[Reply]:
         times = {
             _row_key(passage): passage.text
-            for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
+            for passage in self.mind.shown_passages(quotes.SHARE_TIME)
         }
         members_by_row: dict[str, list[str]] = {}
-        for passage in _shown_passages(self.mind, quotes.SHARE_MEMBERS):
+        for passage in self.mind.shown_passages(quotes.SHARE_MEMBERS):
             members_by_row.setdefault(_row_key(passage), []).append(self._member_name(passage.text))
         share_by_row: dict[str, Reply] = {}
-        for passage in _shown_passages(self.mind, quotes.SHARE_OPTION):
+        for passage in self.mind.shown_passages(quotes.SHARE_OPTION):
             row = _row_key(passage)
             # A sentence shows shares of the same members as one, with the members of the first.
             member_names = members_by_row.get(row) or next(iter(members_by_row.values()), [])
@@ -392,10 +385,6 @@ def _row_key(passage: Passage) -> str:
     return passage.source.id.partition("/")[2]
 
 
-def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
-
-
 def _follows_minority(mind: SimulatedRespondent, chance: float) -> bool:
     return uniform_draw(mind.at.seed, mind.at.address, "follows") < chance
 
@@ -459,10 +448,10 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
 
 def _strategy_label(mind: SimulatedRespondent) -> str:
     # Real models sometimes write a vague label instead of the id.
-    topic = {last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
+    topic = {last_key(passage) for passage in mind.shown_passages(quotes.TOPIC_LABEL)}
     ids = [
         passage.text
-        for passage in _shown_passages(mind, quotes.STRATEGY_ID)
+        for passage in mind.shown_passages(quotes.STRATEGY_ID)
         if last_key(passage) in topic
     ]
     return ids[0] if ids and mind.draws.draw_chance(LABELS) else mind.draws.pick_item(_VAGUE)

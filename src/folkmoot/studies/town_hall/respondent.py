@@ -170,10 +170,7 @@ LEADERS = (MODERATOR, PLANNER)
 
 def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
     """Return the passages of the prompt that quote a table column, in the order of the rows."""
-    passages = (
-        passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
-    )
-    return sorted(passages, key=_row_order)
+    return sorted(mind.shown_passages(column), key=_row_order)
 
 
 def _row_order(passage: Passage) -> list[tuple[int, str]]:

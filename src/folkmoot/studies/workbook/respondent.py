@@ -42,8 +42,7 @@ _GIVING = re.compile(
     r"pots?|pools?|funds?|common account|group account|public account)\b",
     re.IGNORECASE,
 )
-# The ids of participants' names start with this.
-NAMES = "assignment.name/"
+NAMES = "assignment.name"
 _AMOUNT = re.compile(r"-?\d+(?:\.\d+)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?？؟])\s+|\n+")
 _QUESTION_MARKS = ("?", "？", "؟")
@@ -309,12 +308,7 @@ def _frame_opening(frame: str) -> str:
 
 def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
     # The names that other participants use, by participant id.
-    passages = of_kind(mind.reading.passages, "value")
-    names = {
-        passage.source.speaker: passage.text
-        for passage in passages
-        if passage.source.id.startswith(NAMES)
-    }
+    names = {passage.source.speaker: passage.text for passage in mind.shown_passages(NAMES)}
     return {**mind.reading.names, **names}
 
 

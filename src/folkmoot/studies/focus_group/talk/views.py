@@ -86,26 +86,6 @@ def split_sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
-def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the parts of the request that quote a table column in `columns`, in order."""
-    # A column belongs to a table, or is a key of the study file.
-    return [
-        passage
-        for passage in mind.reading.passages
-        if passage.source.id.partition("/")[0] in columns
-    ]
-
-
-def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last part of the request that quotes the table column `column`.
-
-    Returns "" if there is no such part.
-    """
-    # `column` is a column of a table or a key of the study file.
-    passages = shown_passages(mind, column)
-    return passages[-1].text if passages else ""
-
-
 class Product(NamedTuple):
     """The facts about the product that the prompt shows."""
 
@@ -159,11 +139,13 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request, with the price that the prompt asks about."""
     # If the prompt asks about none, the price is the product's own, or the last one in the texts.
-    described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
-    ladder_price = text_of(mind, texts.LADDER)
+    described, material = mind.shown_text(texts.CONCEPT), mind.shown_text(texts.MATERIAL)
+    ladder_price = mind.shown_text(texts.LADDER)
     named_prices = _PRICE_PATTERN.findall(f"{described} {material}")
-    price = ladder_price or text_of(mind, texts.PRICE) or (named_prices[-1] if named_prices else "")
-    category = text_of(mind, texts.CATEGORY) or "this"
+    price = (
+        ladder_price or mind.shown_text(texts.PRICE) or (named_prices[-1] if named_prices else "")
+    )
+    category = mind.shown_text(texts.CATEGORY) or "this"
     return Product(described, material, category, price, bool(ladder_price))
 
 
@@ -200,7 +182,7 @@ class ReportedView(NamedTuple):
 
 def names_of(mind: SimulatedRespondent) -> dict[str, str]:
     """Return a map from speaker id to name, for the speakers in the history and in the prompt."""
-    shown_names = {last_key(passage): passage.text for passage in shown_passages(mind, texts.NAME)}
+    shown_names = {last_key(passage): passage.text for passage in mind.shown_passages(texts.NAME)}
     return {**mind.reading.names, **shown_names}
 
 
