@@ -28,7 +28,7 @@ from folkmoot.engine.seats.seat_manager import (
 )
 from folkmoot.engine.seats.seats import Seat, SeatSettings, SelfDescription
 from folkmoot.studies.town_hall.answers.repairs import AskContext
-from folkmoot.studies.town_hall.answers.turns import reflection_answer_type
+from folkmoot.studies.town_hall.answers.turns import Reflection
 from folkmoot.view import seat
 from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
 from folkmoot.view.seat.pages import ANSWERED, STALE
@@ -415,7 +415,7 @@ BOUNDED_SCHEMA = {
 async def test_a_name_that_no_other_speaker_has_is_asked_about(tmp_path: Path) -> None:
     """What a human writes about another resident would be dropped with the name."""
     asked = AskContext(("A01", "A02", "A03"), "A01", names={"A02": "Judy", "A03": "Paul"})
-    answer_type = reflection_answer_type(asked)
+    answer_type = Reflection.answer_type(asked)
     async with serve_two_seats(tmp_path) as (seat_manager, (seat_state, _), _links):
         question = enqueue_question(
             seat_manager, seat_state, "?", "json", answer_type=answer_type,

@@ -21,8 +21,8 @@ from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import ballot_type
 from folkmoot.studies.town_hall.answers.repairs import AskContext
 from folkmoot.studies.town_hall.answers.turns import (
-    reflection_answer_type,
-    speaking_answer_type,
+    Reflection,
+    Speaking,
     turn_answer_type,
 )
 from tests.shown import render_run_text
@@ -165,7 +165,7 @@ def test_an_answer_without_a_stance_keeps_its_other_fields(
 @pytest.mark.parametrize("stated", [{}, {"current_stance": None}])
 def test_a_reflection_that_states_nothing_is_no_answer(stated: dict[str, Any]) -> None:
     reflection = {"stance_evolution": stated, "most_compelling": None, "next_round_strategy": ""}
-    answer_type = reflection_answer_type(AskContext(("A01", "A02"), "A02", stance="support"))
+    answer_type = Reflection.answer_type(AskContext(("A01", "A02"), "A02", stance="support"))
     assert answer_type.salvage_reply(json.dumps(reflection)) is None
     in_words = reflection | {"stance_evolution": "support", "next_round_strategy": "Ask."}
     rest = answer_type.salvage_reply(json.dumps(in_words))
@@ -576,7 +576,7 @@ def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
 
 
 def test_an_own_reference_is_kept_beside_one_that_repeats_the_template() -> None:
-    echo = str(speaking_answer_type(AskContext(("A01", "A02"), "A01", round=2)).describe_format())
+    echo = str(Speaking.answer_type(AskContext(("A01", "A02"), "A01", round=2)).describe_format())
     echo = re.findall(r"interaction_type: (.+)", echo)[0]
     references = [
         {"target_agent": "A03", "content": "x", "interaction_type": kind}
@@ -584,7 +584,7 @@ def test_an_own_reference_is_kept_beside_one_that_repeats_the_template() -> None
     ]
     said = {"references": references, "new_points": [], "questions": [], "full_statement": "x"}
     asked = AskContext(("A01", "A02", "A03"), "A01")
-    read = speaking_answer_type(asked).parse_reply(json.dumps(said))
+    read = Speaking.answer_type(asked).parse_reply(json.dumps(said))
     assert isinstance(read, ParsedAnswer)
     assert [r.interaction_type for r in read.value.references] == ["agree", None]
 

@@ -24,9 +24,6 @@ from folkmoot.studies.town_hall.answers.turns import (
     Speaking,
     Thinking,
     change_between,
-    reflection_answer_type,
-    speaking_answer_type,
-    thinking_answer_type,
 )
 
 IDS = tuple(f"A{i:02d}" for i in range(1, 21))
@@ -126,7 +123,7 @@ def test_the_first_of_repeated_reactions_counts() -> None:
 def test_no_model_can_call_its_own_answer_unread() -> None:
     said = {"references": [], "new_points": [], "questions": [], "full_statement": "Hear me."}
     reply = json.dumps({**said, "_parse_error": True, "parse_error": True})
-    found = speaking_answer_type(AskContext(IDS, "A01", 1)).parse_reply(reply)
+    found = Speaking.answer_type(AskContext(IDS, "A01", 1)).parse_reply(reply)
     assert isinstance(found, ParsedAnswer) and not found.value.parse_error
 
 
@@ -287,7 +284,7 @@ def test_a_word_for_nothing_is_no_proposal_and_no_statement(nothing: str) -> Non
     assert isinstance(read, ParsedAnswer)
     assert [item.proposal for item in read.value.items] == ["Go."]
     said = {"references": [], "new_points": [], "questions": [], "full_statement": nothing}
-    silent = speaking_answer_type(AskContext(IDS, "A01")).parse_reply(json.dumps(said))
+    silent = Speaking.answer_type(AskContext(IDS, "A01")).parse_reply(json.dumps(said))
     assert isinstance(silent, ParsedAnswer) and silent.value.is_silent
 
 
@@ -338,9 +335,9 @@ FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
 def test_no_reply_gives_an_invalid_answer(raw: dict[str, Any], number: int) -> None:
     reply = json.dumps(raw)
-    said = speaking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
-    thought = thinking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
-    noted = reflection_answer_type(AskContext(IDS, "A01", stance="support")).parse_reply(reply)
+    said = Speaking.answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
+    thought = Thinking.answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
+    noted = Reflection.answer_type(AskContext(IDS, "A01", stance="support")).parse_reply(reply)
     if isinstance(said, ParsedAnswer):
         targets = [r.target_agent for r in said.value.references]
         assert set(targets) <= set(IDS) - {"A01"} and (number > 1 or not targets)

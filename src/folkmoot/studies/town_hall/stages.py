@@ -52,9 +52,6 @@ from folkmoot.studies.town_hall.answers.turns import (
     Speaking,
     Thinking,
     Turn,
-    reflection_answer_type,
-    speaking_answer_type,
-    thinking_answer_type,
     turn_answer_type,
 )
 from folkmoot.studies.town_hall.discussion import (
@@ -204,7 +201,7 @@ async def ask_thinking(
     number, last_round = len(earlier) + 1, earlier[-1] if earlier else None
     history = resident_history(hall, earlier, speaker.id)
     note = last_round.notes.get(speaker.id) if last_round else None
-    answer_type = thinking_answer_type(hall.reading_context(speaker.id, round=number))
+    answer_type = Thinking.answer_type(hall.reading_context(speaker.id, round=number))
     prompt = scope.prompt(
         "think",
         **hall.meeting.round_numbers(number),
@@ -242,7 +239,7 @@ async def ask_statement(
     # The thoughts are None at levels without thinking.
     speaker, thoughts = speaker_and_thoughts
     number = len(earlier) + 1
-    answer_type = speaking_answer_type(hall.reading_context(speaker.id, round=number))
+    answer_type = Speaking.answer_type(hall.reading_context(speaker.id, round=number))
     prompt = scope.prompt(
         "speak",
         **hall.meeting.round_numbers(number),
@@ -326,7 +323,7 @@ async def ask_reflections(
     async def reflect(resident_scope: Scope, speaker: Speaker) -> SpeakerAnswer[ReflectionNote]:
         turn = round_.turns[speaker.id]
         history = resident_history(hall, rounds, speaker.id)
-        answer_type = reflection_answer_type(hall.reading_context(speaker.id, stance=turn.stance))
+        answer_type = Reflection.answer_type(hall.reading_context(speaker.id, stance=turn.stance))
         prompt = resident_scope.prompt(
             "reflect",
             **meeting.round_numbers(round_.number),
@@ -533,7 +530,7 @@ class UpcomingRound:
         """Return the answer type of a reply that holds the whole round."""
 
         def reflection_type(resident_id: str, stance: str) -> Json[Reflection]:
-            return reflection_answer_type(self.hall.reading_context(resident_id, stance=stance))
+            return Reflection.answer_type(self.hall.reading_context(resident_id, stance=stance))
 
         return WholeRound(self.turns(), reflection_type if self.reflects else None)
 
@@ -695,7 +692,7 @@ async def _ask_missing_reflections(
 ) -> tuple[Notes, list[Call]]:
     round_, meeting = rounds[-1], hall.meeting
     answer_types = {
-        resident_id: reflection_answer_type(
+        resident_id: Reflection.answer_type(
             hall.reading_context(resident_id, stance=round_.turns[resident_id].stance)
         )
         for resident_id in missing

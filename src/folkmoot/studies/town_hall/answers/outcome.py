@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from folkmoot.conversation.answer_types import (
-    CANNOT_SAY,
     DECLINED,
     NONE_OF_THESE,
     WAYS_OUT,
@@ -390,17 +389,10 @@ class Satisfaction(Record):
     model_config = pin_schema("Satisfaction")
 
     CLOSED: ClassVar = {"satisfaction": 1}
+    MAY_BE_NULL: ClassVar = ("satisfaction",)
 
     satisfaction: Annotated[int, Field(ge=1, le=10)] | None
     reason: Words
-
-    @classmethod
-    def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        # Null means "cannot say".
-        missing = super()._find_missing(raw, echoed)
-        if "satisfaction" in raw and raw["satisfaction"] is None:
-            missing["satisfaction"] = CANNOT_SAY
-        return missing
 
     @field_validator("satisfaction", mode="before")
     @classmethod

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answer_types import (
+    CANNOT_SAY,
     DECLINED,
     WAYS_OUT,
     ValidationContext,
@@ -131,6 +132,8 @@ class Record(BaseModel):
     # Closed field (a stance, a rating, an agreement) → a valid value that holds its place while the
     # other fields are validated.
     CLOSED: ClassVar[Mapping[str, object]] = {}
+    # Fields of `CLOSED` in which null means "cannot say".
+    MAY_BE_NULL: ClassVar[tuple[str, ...]] = ()
     # Fields without which the rest of the last reply counts, if it states anything else.
     MAY_LACK: ClassVar[tuple[str, ...]] = ()
 
@@ -190,6 +193,8 @@ class Record(BaseModel):
         for name in cls.CLOSED:
             if (way_out := parse_way_out(raw.get(name), WAYS_OUT)) is not None:
                 missing[name] = way_out.reason
+            elif name in cls.MAY_BE_NULL and name in raw and raw[name] is None:
+                missing[name] = CANNOT_SAY
         return missing
 
     @classmethod

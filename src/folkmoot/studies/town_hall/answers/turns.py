@@ -20,7 +20,6 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 
 from folkmoot.conversation.answer_types import (
-    CANNOT_SAY,
     DECLINED,
     WAYS_OUT,
     Json,
@@ -38,6 +37,7 @@ from folkmoot.conversation.lenient_fields import (
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
+    CLOSED_FIELDS,
     FEELINGS,
     INTERACTIONS,
     STANCES,
@@ -158,6 +158,7 @@ class Reaction(Record):
     model_config = pin_schema("Reaction", "A private reaction to what another resident said.")
 
     CLOSED: ClassVar = {"my_feeling": FEELINGS[0], "agree_level": 1}
+    MAY_BE_NULL: ClassVar = ("agree_level",)
 
     target_agent: str = Field(description="id of the resident whose opinion this is about")
     target_summary: Words = Field(description="that opinion in a few words")
@@ -170,14 +171,6 @@ class Reaction(Record):
     want_to_respond: OptionalBool = Field(
         description="true or false: whether to answer that resident in public"
     )
-
-    @classmethod
-    def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        # A level of null means "cannot say".
-        missing = super()._find_missing(said, echoed)
-        if "agree_level" in said and said["agree_level"] is None:
-            missing["agree_level"] = CANNOT_SAY
-        return missing
 
 
 T = TypeVar("T", Reaction, Reference)
@@ -192,13 +185,40 @@ def _keep_after_first_round(entries: list[T], name: str, repairer: Repairer) -> 
     return []
 
 
-class Thinking(Minimal):
+class ResidentAnswer(Minimal):
+    """Base class of a resident's thoughts, statement and reflection."""
+
+    # The paths of fields whose options prompts list in an order that is drawn for the set.
+    LISTED_FIELDS: ClassVar[tuple[str, ...]] = ()
+    # The fields about other residents, whom nobody has heard in round 1.
+    NOT_IN_ROUND_1: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def answer_type(cls, asked: AskContext) -> Json[Self]:
+        """Return the answer type for a question to one resident."""
+        options = tuple(
+            (path, getattr(asked.options, CLOSED_FIELDS[path.rpartition(".")[2]]))
+            for path in cls.LISTED_FIELDS
+        )
+        excluded_fields = cls.NOT_IN_ROUND_1 if asked.round == 1 else ()
+        return Json(
+            cls,
+            validation_context=asked,
+            schema=asked_schema(cls, options, excluded_fields),
+            may_decline=True,
+            fields_for_people=FIELDS_FOR_PEOPLE,
+        )
+
+
+class Thinking(ResidentAnswer):
     """A resident's private thoughts before a statement (THINK). No other resident sees them."""
 
     model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
 
     CLOSED: ClassVar = {"overall_stance": STANCES[0]}
     MAY_LACK: ClassVar = ("overall_stance",)
+    LISTED_FIELDS: ClassVar = ("overall_stance", "reactions.my_feeling")
+    NOT_IN_ROUND_1: ClassVar = ("reactions",)
 
     reactions: tuple[Reaction, ...] = Field(
         description="one entry for each other resident who was heard"
@@ -241,12 +261,15 @@ class Question(Record):
     content: Words = Field(description="the question as the statement asks it")
 
 
-class Speaking(Minimal):
+class Speaking(ResidentAnswer):
     """The public statement of a resident (SPEAK). It is empty if the resident stays silent."""
 
     model_config = pin_schema(
         "Speaking", "SPEAK: what the whole hall hears. An empty statement is silence."
     )
+
+    LISTED_FIELDS: ClassVar = ("references.interaction_type",)
+    NOT_IN_ROUND_1: ClassVar = ("references",)
 
     references: tuple[Reference, ...] = Field(
         description="one entry for each resident who is answered, empty if there is none"
@@ -400,7 +423,7 @@ class StanceEvolution(Record):
         }
 
 
-class Reflection(Minimal):
+class Reflection(ResidentAnswer):
     """The private reflection of a resident between two rounds (REFLECT).
 
     Only one later prompt shows the reflection: the same resident's next THINK prompt.
@@ -411,6 +434,11 @@ class Reflection(Minimal):
     )
 
     MAY_LACK: ClassVar = ("stance_evolution",)
+    LISTED_FIELDS: ClassVar = (
+        "stance_evolution.previous_stance",
+        "stance_evolution.current_stance",
+        "stance_evolution.change_type",
+    )
 
     most_compelling: Annotated[Compelling | None, WithJsonSchema(json_schema(Compelling))] = Field(
         description="the opinion that convinced most, or null if none did"
@@ -533,69 +561,19 @@ class Turn(Record):
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
-def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
-    """Return the answer type of a resident's thoughts."""
-    # Round 1 has no reactions.
-    options = asked.options
-    closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
-    schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
-    return Json(
-        Thinking,
-        validation_context=asked,
-        schema=schema,
-        may_decline=True,
-        fields_for_people=FIELDS_FOR_PEOPLE,
-    )
-
-
-def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
-    """Return the answer type of a resident's statement."""
-    # Round 1 has no references.
-    closed = (("references.interaction_type", asked.options.interactions),)
-    schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
-    return Json(
-        Speaking,
-        validation_context=asked,
-        schema=schema,
-        may_decline=True,
-        fields_for_people=FIELDS_FOR_PEOPLE,
-    )
-
-
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
     """Return the answer type of one turn in a reply for several residents."""
     schemas = {
-        "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
+        "speaking": {**(Speaking.answer_type(asked).schema or {}), "description": "said in public"}
     }
     if asked.think:
         thinking_schema = {
-            **(thinking_answer_type(asked).schema or {}),
+            **(Thinking.answer_type(asked).schema or {}),
             "description": "thought in private",
         }
         schemas = {"thinking": thinking_schema, **schemas}
     schema = object_schema("Turn", schemas)
     return Json(Turn, validation_context=asked, schema=schema)
-
-
-def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
-    """Return the answer type of a resident's reflection."""
-    options = asked.options
-    closed = tuple(
-        (f"stance_evolution.{name}", texts)
-        for name, texts in (
-            ("previous_stance", options.stances),
-            ("current_stance", options.stances),
-            ("change_type", options.changes),
-        )
-    )
-    schema = asked_schema(Reflection, closed)
-    return Json(
-        Reflection,
-        validation_context=asked,
-        schema=schema,
-        may_decline=True,
-        fields_for_people=FIELDS_FOR_PEOPLE,
-    )
 
 
 def change_between(before: str, after: str) -> str:
