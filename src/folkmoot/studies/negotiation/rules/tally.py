@@ -120,9 +120,9 @@ def words_of(phrase: str) -> tuple[str, ...]:
     return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
+@lru_cache(maxsize=50_000)
 def fold_option(text: str) -> tuple[str, ...]:
     """Return the words of an option for comparisons. "Sushis" and "sushi" give the same words."""
-    # "Sushis" and "sushi" give the same result.
     return tuple(word.rstrip("s") or word for word in words_of(text))
 
 
