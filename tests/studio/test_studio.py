@@ -106,6 +106,8 @@ def download_and_check(page: Page, studio: StudioProcess, name: str) -> None:
     check_page(page, "run")
 
 
+# Daily, `test_odd_values` fills in the same forms without a browser.
+@pytest.mark.nightly(part="pages")
 def test_a_form_writes_the_study_file_and_shows_problems(page: Page, studio: StudioProcess) -> None:
     """Fill in a study from an empty form, by clicks. `test_studio_types` follows runs to their
     reports."""

@@ -57,6 +57,8 @@ def enter_key(page: Page, studio: StudioProcess) -> None:
     expect(page.get_by_text("entered here")).to_be_visible()
 
 
+# Daily, the sentence is in the estimate of `check` (tests/engine/test_estimate.py).
+@pytest.mark.nightly(part="pages")
 def test_the_page_of_a_study_says_what_its_cost_assumes(page: Page, folder: Path) -> None:
     with StudioProcess(folder) as studio:
         page.goto(studio.link)
