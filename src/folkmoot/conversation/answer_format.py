@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from folkmoot.conversation.json_replies import UnreadableValue
+from folkmoot.conversation.json_schemas import resolve_node
 from folkmoot.conversation.reply_forms import find_numbers, find_options, longest_first
 from folkmoot.json_text import Schema
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
@@ -66,7 +67,7 @@ def _describe_object(
     node: Schema, definitions: Schema, indent: str, options: Mapping[str, Sequence[str]] | None
 ) -> Iterator[SourcedText]:
     for names, field in _group_equal_objects(node["properties"]):
-        inner = _resolve(field, definitions)
+        inner = resolve_node(field, definitions)
         # The schema holds its enumerations as plain strings. Only the caller has the options with
         # their sources, so its list replaces the enumeration.
         values = inner.get("enum", ()) if options is None else options.get(names[0], ())
@@ -93,25 +94,9 @@ def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema
         yield names, last_field
 
 
-def _resolve(node: Schema, definitions: Schema) -> Schema:
-    # The schema of the values: the target of a reference, the item of a list, or the alternative of
-    # a nullable field that is not null.
-    while "properties" not in node:
-        # The order matters: a reference says nothing about its target, so it is followed first.
-        if "$ref" in node:
-            node = definitions[node["$ref"].removeprefix("#/$defs/")]
-        elif "anyOf" in node:
-            node = next(branch for branch in node["anyOf"] if branch.get("type") != "null")
-        elif isinstance(node.get("items"), dict):
-            node = node["items"]
-        else:
-            break
-    return node
-
-
 def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> SourcedText:
-    # `inner` is the schema that `_resolve` returns for `node`. `values` is empty if any value is
-    # allowed.
+    # `inner` is the schema that `resolve_node` returns for `node`. `values` is empty if any value
+    # is allowed.
     is_list = node.get("type") == "array"
     each_prefix = "each " if is_list else ""
     parts: list[str] = [str(node.get("description", ""))]
@@ -185,7 +170,7 @@ def match_field_names(
     if not schema:
         return value, ()
     definitions = schema.get("$defs", {})
-    fields = _resolve(schema, definitions).get("properties", {})
+    fields = resolve_node(schema, definitions).get("properties", {})
     value = unwrap_object(value, {fold_field_name(name) for name in fields})
     change = partial(_rename_fields, renamed)
     return _change_objects(value, schema, definitions, change), tuple(renamed)
@@ -203,7 +188,7 @@ def _change_objects(
         ]
     if not isinstance(value, dict):
         return value
-    fields = _resolve(node, definitions).get("properties", {})
+    fields = resolve_node(node, definitions).get("properties", {})
     return {
         name: _change_objects(
             entry, fields.get(name, {}), definitions, change, f"{path}.{name}".removeprefix(".")
@@ -292,7 +277,7 @@ def names_other_value(value: object, schema: Schema | None, text: str) -> bool:
         value: dict[str, object], fields: Schema, _path: str
     ) -> Iterator[tuple[str, object]]:
         for name, entry in value.items():
-            node = _resolve(fields.get(name, {}), definitions)
+            node = resolve_node(fields.get(name, {}), definitions)
             if "enum" in node or node.get("type") in ("integer", "number"):
                 entries = entry if isinstance(entry, list) else [entry]
                 closed_answers.extend((answer, node) for answer in entries if answer is not None)
@@ -358,7 +343,7 @@ def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
     description = normalise_words(str(field.get("description", "")))
     if description not in words:
         return False
-    inner = _resolve(field, definitions)
+    inner = resolve_node(field, definitions)
     line = _describe_field(field, inner, inner.get("enum", ()))
     return words in (description, normalise_words(line))
 

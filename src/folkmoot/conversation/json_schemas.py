@@ -46,7 +46,7 @@ def _build_schema(
     for path, texts in options:
         parent, name = _find_parent_object(schema, definitions, path)
         node = parent["properties"][name]
-        _unwrap_field_schema(node, definitions)["enum"] = list(texts)
+        resolve_node(node, definitions)["enum"] = list(texts)
     for path in excluded_fields:
         parent, name = _find_parent_object(schema, definitions, path)
         parent["properties"].pop(name, None)
@@ -99,19 +99,26 @@ def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple
     # Returns the object schema around the field, and the field's name. `path` is dotted.
     *parent_names, name = path.split(".")
     for parent_name in parent_names:
-        schema = _unwrap_field_schema(schema["properties"][parent_name], definitions)
+        schema = resolve_node(schema["properties"][parent_name], definitions)
     return schema, name
 
 
-def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
-    # For a list, the schema of an item. For a reference, the schema referred to.
-    while "type" not in node or node["type"] == "array":
+def resolve_node(node: Schema, definitions: Schema) -> Schema:
+    """Return the schema of the values that a part of a schema allows.
+
+    It is the target of a reference, the item of a list, or the alternative of a nullable field that
+    is not null.
+    """
+    while "properties" not in node:
+        # The order matters: a reference says nothing about its target, so it is followed first.
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
         elif "anyOf" in node:
             node = next(branch for branch in node["anyOf"] if branch.get("type") != "null")
-        else:
+        elif isinstance(node.get("items"), dict):
             node = node["items"]
+        else:
+            break
     return node
 
 

@@ -31,7 +31,8 @@ from folkmoot.storage.manifest import (
     summarise_totals,
 )
 from folkmoot.storage.provenance_table import PROVENANCE, RequestSpans, unpack_spans
-from folkmoot.storage.table_buffer import TableBuffer, has_waiting_rows, read_recordings
+from folkmoot.storage.rows import Row
+from folkmoot.storage.table_buffer import DTYPES, TableBuffer, has_waiting_rows, read_recordings
 from folkmoot.storage.tables import is_one_of
 
 C = TypeVar("C", bound=BaseModel)
@@ -427,6 +428,20 @@ class RunFolder:
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"{path}: cannot be read: {reason_of(error)}") from error
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
+
+    def read_rows(self, row: type[Row]) -> pl.DataFrame:
+        """Return the table of a row class as a data frame, which is empty if there is no table.
+
+        Columns that an earlier version did not record are null.
+        """
+        kinds = {name: DTYPES[kind] for name, kind in row.columns().items()}
+        if not self.has_table(row.table):
+            return pl.DataFrame(schema=kinds)
+        rows = self.read_table(row.table)
+        missing = {name: kind for name, kind in kinds.items() if name not in rows.columns}
+        return rows.with_columns(
+            pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items()
+        )
 
     def scan_table(self, name: str) -> pl.LazyFrame:
         """Return a table as a lazy frame. Raises StorageError if there is no such table."""

@@ -41,6 +41,7 @@ from folkmoot.studies.negotiation.rules.replies import same_allocation
 from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
 from folkmoot.studies.negotiation.tables import (
+    PreferenceRow,
     TripRow,
     decision_rows,
     ids_of,
@@ -72,9 +73,7 @@ def describe_members(run: RunFolder) -> dict[tuple[str, ...], str]:
     A preference for which the member was asked is an empty text.
     """
     # `sealed_group` leaves the preferences out.
-    if not run.has_table("preferences"):
-        return {}
-    rows = run.read_table("preferences").iter_rows(named=True)
+    rows = run.read_rows(PreferenceRow).iter_rows(named=True)
     return {
         (row["group_id"], row["member_id"], row["topic"]): (row["text"] or "") * row["given"]
         for row in rows

@@ -33,7 +33,6 @@ from folkmoot.studies.negotiation.tables import (
     DecisionRow,
     OwnScoreRow,
     SatisfactionRow,
-    read_table,
 )
 
 _SCORED = (
@@ -70,7 +69,7 @@ _PROCESS = (
 def compute_findings(run: RunFolder) -> list[Finding]:
     """Return all findings of a run."""
     data = compare_conditions(run)
-    decisions = read_table(run, DecisionRow)
+    decisions = run.read_rows(DecisionRow)
     return kit.collect_findings(
         _satisfaction_finding(data, run),
         _contrast_findings(data, run),
@@ -84,7 +83,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
             _mediator_finding(decisions),
             _counterfactual_finding(run.read_table("counterfactuals"), decisions),
         ],
-        [_text_scoring(read_table(run, OwnScoreRow)), _score_ballots(decisions)],
+        [_text_scoring(run.read_rows(OwnScoreRow)), _score_ballots(decisions)],
         [*coded_findings(run), coding.coding_finding(run)],
         _decision_board(decisions),
         exposure_finding(run),
@@ -158,7 +157,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
             (condition_title(condition), kit.format_mean(estimate))
             for condition, estimate in estimates.items()
         )
-        open_slots = _left_open(read_table(run, SatisfactionRow))
+        open_slots = _left_open(run.read_rows(SatisfactionRow))
         statement = join_sentences(
             [
                 word(

@@ -52,7 +52,6 @@ from folkmoot.studies.negotiation.tables import (
     NotAskedAgainRow,
     OwnScoreRow,
     PreferenceRow,
-    read_table,
 )
 
 LOWEST, HIGHEST = LOWEST_SCORE, HIGHEST_SCORE
@@ -456,7 +455,7 @@ def compare_conditions(run: RunFolder) -> Comparison:
         conditions,
         run.read_table("measures"),
         run.read_table("decisions"),
-        run.read_table(NotAskedAgainRow.table) if run.has_table(NotAskedAgainRow.table) else None,
+        run.read_rows(NotAskedAgainRow),
     )
 
 
@@ -675,7 +674,7 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
 def listed_choices(run: RunFolder) -> list[Shown]:
     """Return the first choices on ballots, with the options in the order shown to the member."""
     # C5 repeats the rows of the ballots of C4. A member's ballot counts once.
-    cast = read_table(run, BallotRow).drop_nulls(["top_choice", "options_shown"])
+    cast = run.read_rows(BallotRow).drop_nulls(["top_choice", "options_shown"])
     cast = drop_humans(run, cast, "group_id", "member_id", unit_of=group_of_answer)
     ballots = cast.unique(["group_id", "topic", "member_id"], keep="first", maintain_order=True)
     columns = ("group_id", "member_id", "top_choice", "options_shown")
@@ -691,13 +690,13 @@ def repeated_statements(run: RunFolder) -> list[Repeat]:
     # A human's answers say nothing about the model.
     # A pair holds two scores of one option: one from the member's text, one given by the member.
     # Other pairs hold the option that the member scored highest and the top choice on the ballot.
-    own_scores = read_table(run, OwnScoreRow)
+    own_scores = run.read_rows(OwnScoreRow)
     scored_options = drop_humans(
         run, own_scores, "group_id", "member_id", unit_of=group_of_answer
     ).filter((pl.col("entered") == "before") & pl.col("score").is_not_null())
     member = ["group_id", "topic", "member_id"]
     # A preference that the researcher wrote is no answer of the member.
-    stated = set(read_table(run, PreferenceRow).filter(~pl.col("given")).select(member).iter_rows())
+    stated = set(run.read_rows(PreferenceRow).filter(~pl.col("given")).select(member).iter_rows())
     text_and_scores = [
         Repeat((row["group_id"], row["member_id"]), (row["topic"], row["option"]), *score_pair)
         for row in scored_options.iter_rows(named=True)

@@ -15,7 +15,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, SLOTS, slot_of
-from folkmoot.studies.negotiation.tables import DecisionRow, read_table
+from folkmoot.studies.negotiation.tables import DecisionRow
 
 # Characters of a line. 72 of the usual 80 leave room for "(split)".
 WIDTH = 72
@@ -29,7 +29,7 @@ def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
 
     Raises InputError if the run has no such group, condition or slot.
     """
-    decisions = read_table(run, DecisionRow)
+    decisions = run.read_rows(DecisionRow)
     if not key:
         yield from _list_decisions(decisions)
         return

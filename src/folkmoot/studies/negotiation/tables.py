@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
 from folkmoot.measures.inference.estimates import finite_or_none
 from folkmoot.storage.rows import Row, column
-from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import DTYPES
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.rules.operators import counterfactual_outcomes
 from folkmoot.studies.negotiation.rules.replies import (
@@ -496,17 +492,6 @@ MEASURES = {
     for name, meaning in MeasuresRow.column_meanings().items()
     if name not in OfSession.columns()
 }
-
-
-def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
-    """Return a table of a run."""
-    # Columns that an earlier version did not record are null.
-    kinds = {name: DTYPES[kind] for name, kind in row.columns().items()}
-    if not run.has_table(row.table):
-        return pl.DataFrame(schema=kinds)
-    rows = run.read_table(row.table)
-    missing = {name: kind for name, kind in kinds.items() if name not in rows.columns}
-    return rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items())
 
 
 def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[TripTopic]) -> None:

@@ -38,10 +38,8 @@ SECTION = HUMAN_BENCHMARK_SECTION
 def describe_people(run: RunFolder) -> dict[tuple[str, ...], str]:
     """Return the attributes and the first answer of each human, by person and item."""
     # The sealed assignment holds only ids, items and conditions.
-    if not run.has_table(ReplayRow.table):
-        return {}
     columns = ("person", "item", "attributes", "people_before")
-    rows = run.read_table(ReplayRow.table).select(columns).iter_rows()
+    rows = run.read_rows(ReplayRow).select(columns).iter_rows()
     return {(person, item): f"{attributes} {before}" for person, item, attributes, before in rows}
 
 

@@ -42,6 +42,7 @@ from folkmoot.studies.town_hall.tables import (
     DifferenceRow,
     ItemRow,
     LevelRow,
+    OptionOrderRow,
     ReactionRow,
     ReferenceRow,
     RoundRow,
@@ -623,10 +624,9 @@ def listed_choices(run: RunFolder) -> list[Shown]:
     # `change_type` is left out, because two stances determine it. The order is drawn for a set, and
     # not for each resident, so the set is the unit.
     options: dict[tuple[int, str], tuple[str, ...]] = {}
-    if run.has_table("option_orders"):
-        lists = run.read_table("option_orders").sort("position")
-        for set_number, field, option in lists.select("set", "field", "option").iter_rows():
-            options[set_number, field] = (*options.get((set_number, field), ()), option)
+    lists = run.read_rows(OptionOrderRow).sort("position")
+    for set_number, field, option in lists.select("set", "field", "option").iter_rows():
+        options[set_number, field] = (*options.get((set_number, field), ()), option)
     return [
         Shown(options[set_number, field], chosen, f"set{set_number:02d}")
         for (table, resident, column), field in _LISTS_OF_CHOICES.items()

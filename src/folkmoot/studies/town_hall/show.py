@@ -15,6 +15,7 @@ from folkmoot.kit.findings import format_mean_value, format_signed
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.measures import find_vulnerable, read_concerns
 from folkmoot.studies.town_hall.recording import CONCERN
+from folkmoot.studies.town_hall.tables import ReferenceRow, TypedAnswerRow
 
 # One row of a table, column → cell.
 Row = Mapping[str, Any]
@@ -93,12 +94,9 @@ def _describe_consensus(
     )
     text = "".join(consensus_rows["text"])
     yield f"\n[underline]Final consensus[/underline]\n{escape(text or '(none)')}"
-    # Runs of earlier versions lack this table.
-    if not run.has_table("typed_answers"):
-        return
     # List each concern once with all its residents, because several residents often share one.
     by_concern: dict[str, list[str]] = {}
-    answers = run.read_table("typed_answers").filter(discussion_id=discussion)
+    answers = run.read_rows(TypedAnswerRow).filter(discussion_id=discussion)
     for concern in read_concerns({"typed_answers": answers}):
         name = names[concern["resident"]]
         display_name = (
@@ -110,10 +108,7 @@ def _describe_consensus(
 
 
 def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
-    # Runs of earlier versions lack this table.
-    if not run.has_table("references"):
-        return
-    rows = run.read_table("references").filter(discussion_id=key[0], target=key[1]).to_dicts()
+    rows = run.read_rows(ReferenceRow).filter(discussion_id=key[0], target=key[1]).to_dicts()
     responses = (
         f"{names[row['speaker']]} ({row['interaction_type'] or 'refer to'})" for row in rows
     )

@@ -45,6 +45,7 @@ from folkmoot.studies.workbook.config import (
 )
 from folkmoot.studies.workbook.literals import NotALiteral
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
+from folkmoot.studies.workbook.tables import ComputedValue, SessionPlayed
 
 # Limits that keep a report readable: findings per kind, bars of a distribution, lines of a chart.
 MOST_MEASURES = 12
@@ -61,7 +62,7 @@ ROUNDS_OF_BOTH = (
 
 def compute_findings(run: RunFolder) -> list[Finding]:
     """Return all findings of a finished run."""
-    sessions = run.read_table("sessions") if run.has_table("sessions") else pl.DataFrame()
+    sessions = run.read_rows(SessionPlayed)
     if sessions.is_empty():
         return []
     assignment = run.read_table("assignment")
@@ -156,11 +157,9 @@ def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
     number = pl.col("number").cast(pl.Float64)
     # Invalid numbers are in the files, but do not count.
     valid = pl.when(pl.col("status") != "invalid").then(number)
-    parts = [responses.select(*PERSON, name="var_name", number=valid, computed=pl.lit(False))]
-    if run.has_table("computed"):
-        personal = run.read_table("computed").filter(pl.col("participant_id").is_not_null())
-        parts.append(personal.select(*PERSON, "name", number, computed=pl.lit(True)))
-    return pl.concat(parts)
+    asked = responses.select(*PERSON, name="var_name", number=valid, computed=pl.lit(False))
+    personal = run.read_rows(ComputedValue).filter(pl.col("participant_id").is_not_null())
+    return pl.concat([asked, personal.select(*PERSON, "name", number, computed=pl.lit(True))])
 
 
 def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:

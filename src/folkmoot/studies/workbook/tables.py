@@ -439,22 +439,16 @@ def name_answers(run: RunFolder) -> dict[str, dict[str, str | float]]:
 def describe_participants(run: RunFolder) -> dict[tuple[str, ...], str]:
     """Return the profile of each participant, by id."""
     # The sealed assignment holds only ids, roles and names.
-    if not run.has_table("assignment"):
-        return {}
-    assignment = run.read_table("assignment")
     # Runs of earlier versions did not record the profiles.
-    if "profile" not in assignment.columns:
-        return {}
+    assignment = run.read_rows(Assignment).drop_nulls("profile")
     rows = assignment.select("participant_id", "profile").iter_rows()
     return {(participant_id,): profile for participant_id, profile in rows}
 
 
 def number_ranges(run: RunFolder) -> dict[str, AnswerRange]:
     """Return the range of each variable that is a number, the widest one if tasks differ."""
-    if not (run.has_table("variables") and run.has_table("options")):
-        return {}
-    options = run.read_table("options")
-    variables = run.read_table("variables").select("var_name", "task_id", "var_type")
+    options = run.read_rows(OptionsOffered)
+    variables = run.read_rows(Variable).select("var_name", "task_id", "var_type")
     ranges: dict[str, AnswerRange] = {}
     for name, task_id, kind in variables.iter_rows():
         if kind not in ("integer", "float"):
