@@ -110,6 +110,21 @@ MISTAKES = {
         "Config, protocol, unusable_reason=lambda run: None)",
         "unusable_reason gave NoneType; return a text",
     ),
+    "a model in place of a list": (
+        "Config, protocol)",
+        "Config, protocol, extra_models=lambda config: 'synthetic')",
+        "extra_models gave str; return a list of names of models",
+    ),
+    "no name of the run": (
+        "Config, protocol)",
+        "Config, protocol, run_id=lambda config: None)",
+        "run_id gave NoneType; return a text",
+    ),
+    "conditions as a list": (
+        "Config, protocol)",
+        "Config, protocol, conditions=lambda config: ['a'])",
+        "conditions gave list; return a dict",
+    ),
     "tables made of others": (
         "Config, protocol)",
         "Config, protocol, derived_tables=lambda run, journal: [run.sayd])",
@@ -338,6 +353,59 @@ def test_a_mistake_in_a_study_is_reported_with_file_and_line(study_folder: Path,
         assert f"mine.py:{line}: " in output, output
     assert "mine.py" in output
     (study_folder / "mine.py").write_text(STUDY)
+
+
+# The function, the command that calls it, and the message.
+WRONG_RETURNS = {
+    "choices=lambda run: None": ("report outputs/mine", "choices gave NoneType; return a list"),
+    "choices=lambda run: [('a', 'b')]": ("report outputs/mine", "choices gave tuple; return a"),
+    "expected_rows=lambda sealed: None": (
+        "report outputs/mine",
+        "expected_rows gave NoneType; return a list of ExpectedRows(…)",
+    ),
+    "repeats=lambda run: None": ("report outputs/mine", "repeats gave NoneType; return a list"),
+    "repeats=lambda run: [(1, 2)]": (
+        "report outputs/mine",
+        "repeats gave tuple; return a list of Repeat(…)",
+    ),
+    "render_run=lambda run, key: 'a'": ("show outputs/mine", "render_run gave str; return a list"),
+    "seats=lambda config, folder: None": (
+        "check mine.yaml --set seats={open: true}",
+        "seats gave NoneType; return a list of Seat(…)",
+    ),
+    "seats=lambda config, folder: ['ann']": (
+        "check mine.yaml --set seats={open: true}",
+        "seats gave str; return a list of Seat(…)",
+    ),
+    "size=lambda config, folder: 3": ("check mine.yaml", "size gave int; return DesignSize(…) or"),
+    "preview=lambda config, prompts: 'a'": (
+        "check mine.yaml --preview",
+        "preview gave str; return a list of Preview(…)",
+    ),
+    "with_limit=lambda config, limit: None": (
+        "run mine.yaml --limit 1",
+        "with_limit gave NoneType; return a configuration",
+    ),
+}
+
+
+@pytest.mark.parametrize("function", WRONG_RETURNS)
+def test_a_wrong_return_value_is_reported_with_file_and_line(
+    study_folder: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    monkeypatch.setenv("FOLKMOOT_TRUST", "1")
+    line = write_study_with_mistake(
+        study_folder, "Config, protocol)", f"Config, protocol, {function})"
+    )
+    command, message = WRONG_RETURNS[function]
+    if "outputs/mine" in command:
+        run_command("run", "mine.yaml")
+    words = command.split(maxsplit=3)
+    result = run_command(*words)
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2, output
+    assert message in output and "Internal error" not in output
+    assert f"mine.py:{line}: " in output, output
 
 
 def test_the_same_command_runs_after_the_mistake_is_corrected(study_folder: Path) -> None:

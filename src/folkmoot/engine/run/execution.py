@@ -67,17 +67,13 @@ from folkmoot.engine.session.seat_questions import (
     record_announcements,
 )
 from folkmoot.engine.session.session import Session
-from folkmoot.engine.settings.author_errors import (
-    report_unawaited_coroutines,
-    wrong_return_value,
-)
+from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
 from folkmoot.engine.settings.config import CALL_KEYS, StudyConfig
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
     claims_of,
     derive_tables,
-    derived_files,
     describe_tables,
     select_study_seats,
     take_complete_parts,
@@ -625,7 +621,7 @@ def _write_results(
         tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
     _write_codebook(execution, tables)
     with JournalReader(context.journal.path) as journal:
-        for name, content in derived_files(study, covered_run, journal):
+        for name, content in study.derived(covered_run, journal):
             context.write_content(name, content)
 
 
@@ -669,11 +665,7 @@ def _derive_tables(
 
 
 def _unusable_reason(execution: Execution, tables: Mapping[str, Table]) -> str:
-    give_reason = execution.study_file.study.unusable_reason
-    study_reason: object = give_reason(RunFolder(execution.folder))
-    if not isinstance(study_reason, str):
-        remedy = "return a text, empty if the run is usable"
-        raise wrong_return_value("unusable_reason", study_reason, remedy, give_reason)
+    study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not study_reason and answers is not None:
         cells = answers.lazy().select("missing", "parse_step").collect()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -29,11 +29,7 @@ from folkmoot.engine.seats.utterances import (
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
-from folkmoot.engine.settings.author_errors import (
-    check_members,
-    find_author_error,
-    locate_function,
-)
+from folkmoot.engine.settings.author_errors import find_author_error, locate_function
 from folkmoot.engine.settings.claimed_tables import Conditions, name_conditions
 from folkmoot.engine.settings.claims import (
     as_declared,
@@ -55,6 +51,8 @@ from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.decision_design import DecisionDesign
 from folkmoot.engine.study.expected_rows import ExpectedRows
 from folkmoot.engine.study.imported_study import ImportedStudy
+from folkmoot.engine.study.preview import Preview
+from folkmoot.engine.study.return_values import functions_with_checks
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
     add_strict_findings,
@@ -68,7 +66,6 @@ from folkmoot.measures.inference.power import DesignSize
 from folkmoot.measures.position import Shown
 from folkmoot.measures.reply_checks import UnitOf
 from folkmoot.measures.retest import Repeat
-from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed_entry_points
 from folkmoot.respondent.mind.part import RespondentPart
 from folkmoot.storage.findings import Finding, ResultTable, without_p_values
@@ -79,19 +76,6 @@ from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar, find_main_run
 from folkmoot.storage.table_buffer import TableBuffer, TemporaryRowFile
 from folkmoot.storage.tables import CONDITION_COLUMNS, Table, build_codebook
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """One prompt, as a request would send it.
-
-    The title names the speaker. The messages are those of the request.
-    """
-
-    title: str
-    messages: tuple[Message, ...]
-    images: tuple[str, ...] = ()
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +227,11 @@ class Study(Generic[ConfigT]):
     # File suffix of another program → function that converts such a file to a study. The function
     # raises InputError for a file that it cannot read.
     importers: Mapping[str, Callable[[Path], ImportedStudy]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Each function is called in several places, and any of them would fail in its own way.
+        for name, function in functions_with_checks(self):
+            object.__setattr__(self, name, function)
 
 
 def registered_studies() -> dict[str, EntryPoint]:
@@ -449,20 +438,11 @@ def derive_tables(
     """
     buffers: dict[str, TableBuffer] = {}
     with JournalReader(journal) as reader:
-        make_rows = study.derived_tables
-        for row in check_members(make_rows(run, reader), Row, "derived_tables", make_rows):
+        for row in study.derived_tables(run, reader):
             if row.table not in buffers:
                 buffers[row.table] = new_buffer(row.table)
             buffers[row.table].add_row(row.cells())
     return buffers
-
-
-def derived_files(
-    study: Study, run: RunFolder, journal: JournalReader
-) -> Iterator[tuple[str, object]]:
-    """Yield the name and the content of each file that a study type makes from its tables."""
-    files = study.derived(run, journal)
-    return check_members(files, tuple, "derived", study.derived, 'yield "counts.json", counts')
 
 
 def with_derived_tables(

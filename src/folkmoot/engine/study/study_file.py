@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from folkmoot.conversation.prompts import PromptLibrary
-from folkmoot.engine.settings.author_errors import check_members, locate_function
+from folkmoot.engine.settings.author_errors import locate_function
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.config_problems import (
     find_hidden_characters,
@@ -91,8 +91,7 @@ class StudyFile:
 
     def list_notes(self) -> tuple[str, ...]:
         """Return the advisories of the study type on these settings."""
-        notes = self.study.notes(self.config, self.study_folder)
-        return tuple(check_members(notes, str, "notes", self.study.notes, "return a list of texts"))
+        return tuple(self.study.notes(self.config, self.study_folder))
 
     def prompt_library(self) -> PromptLibrary:
         """Return the prompts of the study."""
@@ -439,13 +438,7 @@ def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTre
     problems = []
     config_problems = [
         *_role_problems(study, config),
-        *check_members(
-            study.check_config(config, path.parent),
-            Problem,
-            "check_config",
-            study.check_config,
-            "return a list of folkmoot.errors.Problem",
-        ),
+        *study.check_config(config, path.parent),
         *_respondent_problems(config),
     ]
     # Seats are listed from the settings, so wrong settings would only cause further problems.

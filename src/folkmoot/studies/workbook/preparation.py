@@ -15,7 +15,7 @@ from openpyxl.utils.cell import column_index_from_string
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Utterance, build_messages
 from folkmoot.engine.study.expected_rows import ExpectedRows
-from folkmoot.engine.study.study import Preview
+from folkmoot.engine.study.preview import Preview
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
