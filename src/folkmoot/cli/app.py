@@ -539,10 +539,13 @@ def power(
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, help="Simulate this many runs of each size (40).")
     ] = None,
+    trust: TrustOpt = False,
 ) -> None:
     """Compute the smallest effect that this design can detect, and the power of its claims."""
     from folkmoot.cli.results import power_command, simulate_command
+    from folkmoot.cli.study_files import ask_consent
 
+    consent, overrides = ask_consent(study, trust), tuple(set_ or ())
     if width is not None and not 0 < width < 1:
         raise InputError(f"--width {width}: must lie between 0 and 1, such as 0.1")
     if simulate:
@@ -550,11 +553,11 @@ def power(
             raise InputError("--width cannot be simulated; leave out --simulate")
         if icc:
             raise InputError("--icc: a simulation needs no assumption about groups; leave it out")
-        simulate_command(study, tuple(set_ or ()), sizes, runs or 40)
+        simulate_command(study, overrides, sizes, runs or 40, consent)
         return
     if sizes or runs:
         raise InputError("--sizes and --runs go with --simulate")
-    power_command(study, tuple(set_ or ()), tuple(icc or ()), 0.1 if width is None else width)
+    power_command(study, overrides, tuple(icc or ()), 0.1 if width is None else width, consent)
 
 
 @app.command()

@@ -15,7 +15,6 @@ from folkmoot.cli.console import (
     output_console,
     print_warning,
 )
-from folkmoot.cli.study_files import ask_consent
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
@@ -43,6 +42,7 @@ from folkmoot.engine.session.run_totals import (
     money_in,
     spent_below,
 )
+from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import analysed_parts, find_study_of_run, with_derived_tables
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
@@ -412,20 +412,22 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
 
 
 def power_command(
-    path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
+    path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float, consent: Consent
 ) -> None:
     """Print the smallest effect that a study's design can detect, and the needed sample size."""
     from folkmoot.report.comparison.power import power_of
 
-    study_file = load_study_file(path, overrides, consent=ask_consent(path))
+    study_file = load_study_file(path, overrides, consent=consent)
     print_findings(output_console(), power_of(study_file, iccs, width))
 
 
-def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
+def simulate_command(
+    path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int, consent: Consent
+) -> None:
     """Print how often simulated runs of a study support the study's primary hypotheses."""
     from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
-    trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))
+    trials = Trials.from_study_file(path, overrides, sizes, runs, consent)
     error_console().print(f"{format_count(len(trials.jobs), 'run')} of the embedded respondent")
     finished_trials = track(
         trials.run_trials(), "simulating", len(trials.jobs), console=error_console()

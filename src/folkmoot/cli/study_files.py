@@ -49,6 +49,10 @@ EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".xlsx")
 
 
+# The commands that have the option `--trust`.
+_TRUSTING_COMMANDS = ("check", "code", "controls", "fork", "plan", "power", "run", "try")
+
+
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
     """Return an object that asks the user for consent before a study file runs code or sends data.
 
@@ -60,7 +64,7 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 
 def _trust_command(path: Path) -> str:
     words = sys.argv[1:]
-    if words[:1] not in (["run"], ["check"]):
+    if not words or words[0] not in _TRUSTING_COMMANDS:
         return command_line("check", path, "--trust")
     line = resume_line([*words, "--trust"])
     return line if "--resume" in words else line.removesuffix(" --resume")
