@@ -58,6 +58,14 @@ def checkout_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_study_of_the_readme_refuses_a_single_participant(checkout_copy: Path) -> None:
+    words = ("my_question.yaml", "--trust", "--model", "synthetic", "--set", "people=1")
+    result = CliRunner().invoke(app, ["run", *words], env={"COLUMNS": "300"})
+    assert result.exit_code == 2, result.output
+    assert "people: must be at least 2" in result.output
+    assert not (checkout_copy / "outputs").exists()
+
+
 def test_the_study_of_the_readme_runs_unchanged(checkout_copy: Path) -> None:
     run_command_line("folkmoot check my_question.yaml")
     run_command_line("folkmoot run my_question.yaml")
