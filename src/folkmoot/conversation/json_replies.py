@@ -102,9 +102,8 @@ def close_cut_json(reply: str) -> str:
 
     Otherwise the truncated value could pass as a complete one.
     """
-    # A truncated value must not pass as a complete value. For example, 1 may be the beginning of
-    # 15. A truncated text gets "…" at its end, in whatever quotation marks. A truncated number is
-    # removed.
+    # For example, 1 may be the beginning of 15. A truncated text gets "…" at its end, in whatever
+    # quotation marks. A truncated number is removed.
 
     # Without its complete strings, a reply that still holds a quotation mark ends inside a string.
     inside_text = '"' in _WHOLE_TEXT.sub("", reply)

@@ -98,8 +98,7 @@ class PersonaTraits:
         - `answer`: the possible answer that is rated, if the question has several answers.
         - `part`: the part of the question that is rated, if the question has several parts.
         """
-        # Questions that share words get similar tendencies. `answer` selects one possible answer to
-        # the question, and `part` one part of the question.
+        # Questions that share words get similar tendencies.
         return _question_lean(self.seed, self.key, about, answer, part)
 
 

@@ -283,7 +283,7 @@ def dose_of(
     - `told`: the passages that can contain arguments.
     - `names`: the names of all options.
     """
-    # `told` holds the passages. `held_option` is the option that the person prefers.
+    # `held_option` is the option that the person prefers.
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
     interviewed = False

@@ -345,7 +345,6 @@ async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Perso
     saved = session.run_folder / PERSONAS
     if saved.exists():
         rows = json.loads(saved.read_text("utf-8"))["personas"]
-        # A resume must not draw again: the pool or the file may have changed since.
         return [Persona.from_json(row) for row in rows]
     personas = await _draw_personas(session)
     session.write_json(PERSONAS, {"personas": (persona.to_json() for persona in personas)})

@@ -407,12 +407,8 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
             for discussion_transcript in group
             for statement in discussion_transcript.statements
         ),
-        "mean_before": round(fmean(before for before, _ in position_pairs), 3)
-        if position_pairs
-        else None,
-        "mean_after": round(fmean(after for _, after in position_pairs), 3)
-        if position_pairs
-        else None,
+        "mean_before": _mean_or_none(before for before, _ in position_pairs),
+        "mean_after": _mean_or_none(after for _, after in position_pairs),
         "people_who_moved": len(movers),
         "people": len(position_pairs),
         "moved": movers if len(group) == 1 else [],

@@ -295,8 +295,7 @@ def choose_rows(
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
     """Return how many of the rows one group can have without repeating a first name."""
-    # First names in a group must differ. A row without a name always counts, because its
-    # participant is given a new name.
+    # A row without a name always counts, because its participant is given a new name.
     names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
 

@@ -310,8 +310,7 @@ def reply_to_view(
 
     Returns two empty strings if the respondent reacts to no participant.
     """
-    # The last three speakers are considered, the latest first. The respondent agrees only with a
-    # view on its own side.
+    # The respondent agrees only with a view on its own side.
     side = 1 if opinion.now >= 0 else -1
     latest = {
         reported_view.name: reported_view for reported_view in reported_views if reported_view.name
@@ -348,8 +347,7 @@ def give_reasons(
     - `count`: the minimum number of sentences.
     - `concern`: the concern of the first sentence, or "" for any.
     """
-    # At least `count`, and more if the opinion is neutral or weak. If `concern` is given, the first
-    # sentence is about it.
+    # At least `count`, and more if the opinion is neutral or weak.
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")
     sentences = (

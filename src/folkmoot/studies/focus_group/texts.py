@@ -129,7 +129,6 @@ class DiscussionTexts:
 
         `leaning`: a participant's first position in words.
         """
-        # It states a participant's first position in words.
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
@@ -145,7 +144,7 @@ class DiscussionTexts:
 
         `leaning`: the position after turn `turn`, in words.
         """
-        # It states a position after a turn in words. Turn 0 is before the discussion.
+        # Turn 0 is before the discussion.
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:

@@ -368,7 +368,6 @@ class NegotiationConfig(CodingStudyConfig):
 
 def path_in(folder: Path, name: str) -> Path:
     """Return the path of the file `name`. A relative `name` starts at `folder`."""
-    # A relative path starts at the folder of the study file.
     return folder / Path(name).expanduser()
 
 

@@ -446,7 +446,6 @@ class Negotiation:
     @property
     def heard_members(self) -> tuple[Member, ...]:
         """The members who take part: only one member under condition C1, otherwise all members."""
-        # One if the condition hears only one member, otherwise all.
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
     @property

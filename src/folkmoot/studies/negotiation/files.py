@@ -41,12 +41,13 @@ from folkmoot.studies.negotiation.rules.replies import same_allocation
 from folkmoot.studies.negotiation.rules.strategies import LODGING, SLOTS, Group
 from folkmoot.studies.negotiation.rules.tally import METHOD, words_of
 from folkmoot.studies.negotiation.tables import (
+    MeasuresRow,
+    NotAskedAgainRow,
     PreferenceRow,
     TripRow,
     decision_rows,
+    finite_values,
     ids_of,
-    measures_row,
-    not_asked_again_row,
 )
 
 T = TypeVar("T")
@@ -131,10 +132,12 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
     `asked_again`: the topics on which a question to the group was asked twice, under any condition.
     """
     # This is done after all sessions of the group.
-    scope.record(measures_row(result.case, result.values()))
+    ids = ids_of(result.case)
+    scope.record(MeasuresRow.from_source(finite_values(result.values()), **ids))
     if asked_again:
-        values_without = result.values(asked_again)
-        scope.record(not_asked_again_row(result.case, values_without, len(asked_again)))
+        values_without = finite_values(result.values(asked_again))
+        left_out = len(asked_again)
+        scope.record(NotAskedAgainRow.from_source(values_without, **ids, left_out=left_out))
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
@@ -535,8 +538,8 @@ def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
 
     `index`: the position of the group. It selects a row if no row has the group's id.
     """
-    # A row with the group's `group_id` has precedence. If there is no such row, groups take the
-    # rows in turn by `index`. After the last row the first row is used again.
+    # Groups without a row of their own take the rows in turn. After the last row the first one is
+    # used again.
     group_trip = next((trip for trip in trips if trip.get("group_id") == group_id), None)
     return group_trip or (trips[index % len(trips)] if trips else {})
 

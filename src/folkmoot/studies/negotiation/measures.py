@@ -158,7 +158,6 @@ def text_scores_of(
 
     The keys of the result are member ids. Members who stated nothing are left out.
     """
-    # Options that occur only in `portions` are scored too.
     all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {
         member.id: text_scores(texts[member.id], all_options)
@@ -392,8 +391,6 @@ class NotAskedAgain(TypedDict):
 
     Decisions in which a question was asked twice are left out.
     """
-
-    # A decision is left out if a question about it was asked twice.
 
     # A question that was asked again under one condition removes the decision under all conditions
     # of the group.

@@ -6,7 +6,6 @@ A session is one group under one condition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
@@ -176,7 +175,6 @@ class ShownShareRow(
 class OwnScoreRow(OfGroup, table="own_scores"):
     """One member's score of one option, given to the researcher alone."""
 
-    # Only the researcher gets this score.
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
     entered: str = column(
@@ -608,24 +606,8 @@ def decision_rows(
         )
 
 
-def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
-    """Return the row with the measures of a session.
-
-    NaN becomes an empty cell.
-    """
-    return MeasuresRow.from_source(_finite_values(values), **ids_of(case))
-
-
-def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return the row with a session's measures, computed without some decisions.
-
-    `left_out`: the number of decisions that were left out.
-    """
-    # A decision is left out if a question about it was asked twice.
-    return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
-
-
-def _finite_values(values: Mapping[str, float]) -> dict[str, Any]:
+def finite_values(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Return the measures of a session as cells. NaN becomes an empty cell."""
     return {key: finite_or_none(value) for key, value in values.items()}
 
 

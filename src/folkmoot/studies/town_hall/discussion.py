@@ -122,10 +122,6 @@ class Meeting:
         texts = {"title": topic.title, "background": topic.background}
         return {name: alter_text(text, text.strip()) for name, text in texts.items()}
 
-    @property
-    def round_count(self) -> int:
-        return self.config.rounds
-
     @cached_property
     def named_residents(self) -> dict[str, Named]:
         """The id and name of each resident, as prompts show them."""
@@ -165,7 +161,7 @@ class Meeting:
 
     def round_numbers(self, round: int) -> dict[str, int]:
         """Return two variables for prompts: the given round and the number of rounds."""
-        rounds = quote_value(self.round_count, "value", "study.rounds")
+        rounds = quote_value(self.config.rounds, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 
     def ids_of(self, residents: Iterable[str]) -> list[str]:
@@ -190,8 +186,6 @@ class Meeting:
         `texts_by_key`: the texts. A key is "all", an ownership such as "tenant", a type of
         vulnerable resident, or a label.
         """
-        # The keys are `all`, an ownership (such as "tenant"), a type of vulnerable resident, or a
-        # label.
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [texts_by_key[key] for key in keys if key in texts_by_key]
 
@@ -503,7 +497,7 @@ def _resident_speaker(scope: Scope, meeting: Meeting, resident: str, portrait: s
         as_self=resident in meeting.ids_as_self,
         topic=meeting.topic,
         residents=count_residents(meeting),
-        rounds=quote_value(meeting.round_count, "value", "study.rounds"),
+        rounds=quote_value(meeting.config.rounds, "value", "study.rounds"),
     )
     return Speaker(resident, resident, system=system, model=meeting.seats[resident])
 
@@ -515,7 +509,7 @@ def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) ->
         residents=meeting.ids_of(meeting.ids),
         count=count_residents(meeting),
         topic=meeting.topic,
-        rounds=quote_value(meeting.round_count, "value", "study.rounds"),
+        rounds=quote_value(meeting.config.rounds, "value", "study.rounds"),
     )
     return Speaker(id="session", name="session", system=system, model=meeting.one_model)
 

@@ -231,7 +231,7 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
 
     The labels say who is vulnerable, and in which way. The personas are not changed.
     """
-    # A label consists of status (vulnerable or not), type and short name. Personas do not change.
+    # A label consists of status (vulnerable or not), type and short name.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
     shuffled = [

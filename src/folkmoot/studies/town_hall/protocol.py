@@ -172,7 +172,7 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     before, calls = await ask_satisfaction(scope.child("before"), hall, discussion, BEFORE)
     discussion = discussion.with_stage(calls, before=before)
 
-    for number in range(1, meeting.round_count + 1):
+    for number in range(1, meeting.config.rounds + 1):
         round_, calls = await hold_round(scope.child(f"round{number}"), hall, discussion.rounds)
         discussion = discussion.with_stage(calls, rounds=(*discussion.rounds, round_))
         recorder.end_round(discussion.rounds)
@@ -201,7 +201,7 @@ async def hold_round(
     """Run one round. Return the round and the records of the answers in the round."""
     # Residents think and speak, then the moderator speaks if the level has one. Residents reflect
     # after the moderator, except in the last round.
-    level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
+    level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.config.rounds
     should_reflect = level.reflect and not is_last
     if hall.session is not None:
         # One reply of a shared session also holds the reflections, unless the moderator speaks in

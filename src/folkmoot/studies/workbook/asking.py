@@ -154,8 +154,7 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
 
     Speakers with an empty prompt are left out, and their answers are recorded as missing.
     """
-    # A prompt such as `{% if give_1 > 5 %}Why?{% endif %}` can be empty. The answer is then
-    # recorded as missing with the reason `EMPTY_PROMPT`.
+    # A prompt such as `{% if give_1 > 5 %}Why?{% endif %}` can be empty.
     speakers: list[SessionParticipant | str] = []
     for speaker in state.in_play(task):
         if _fill_prompt(state, task, speaker, OPTIONS)[0]:

@@ -187,11 +187,7 @@ def per_participant(measure: Measure, values: pl.DataFrame, by: str) -> pl.DataF
 def _mean_of_people(measure: Measure, people: pl.DataFrame) -> Estimate:
     # The interval of a share stays between 0 and 1.
     estimate_mean = clustered_share if measure.is_share else skewed_mean
-    return estimate_mean(people["number"].to_numpy(), _cluster_labels(people))
-
-
-def _cluster_labels(data: pl.DataFrame) -> list[str]:
-    return data["session"].to_list()
+    return estimate_mean(people["number"].to_numpy(), people["session"].to_list())
 
 
 def _session_count(data: pl.DataFrame) -> int:

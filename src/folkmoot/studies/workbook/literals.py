@@ -121,7 +121,7 @@ def _evaluate_literal(text: str) -> object:
     try:
         tree = ast.parse(text, mode="eval")
         tree = ast.fix_missing_locations(_RangeExpander().visit(tree))
-        _reject_non_literals(tree.body, text)
+        _reject_non_literals(tree.body)
         _reject_joined_texts(tree, text)
         return ast.literal_eval(tree)
     except NotALiteral:
@@ -157,7 +157,7 @@ def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return called and node.func.id == name and not node.keywords  # type: ignore[attr-defined]
 
 
-def _reject_non_literals(tree: ast.AST, text: str) -> None:
+def _reject_non_literals(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             if node.id in ("true", "false", "null"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -359,7 +359,8 @@ def _option_notes(experiment: Experiment) -> list[str]:
     for play in experiment.tasks.values():
         options = play.options.values() if isinstance(play.options, dict) else [play.options]
         is_asked = play.task.type != "context"
-        if play.task.randomize_response_order and is_asked and not _has_list(options):
+        has_list = any(isinstance(option, ListedOptions) for option in options)
+        if play.task.randomize_response_order and is_asked and not has_list:
             notes.append(
                 f"{play.task.at.get('randomize_response_order')}: there is no list of options "
                 "to randomize, so the setting has no effect"
@@ -373,10 +374,6 @@ def _option_notes(experiment: Experiment) -> list[str]:
                 f"of type {type_name}; to enforce options, write a range like (0, 10) or a list"
             )
     return notes
-
-
-def _has_list(options: Iterable[object]) -> bool:
-    return any(isinstance(option, ListedOptions) for option in options)
 
 
 def _image_notes(config: WorkbookConfig) -> list[str]:

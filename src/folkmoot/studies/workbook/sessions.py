@@ -286,7 +286,6 @@ class SessionState:
         Returns Missing if an expected value is missing. Returns None if the study has no such value
         for the participant.
         """
-        # `participant` is None for a value of the session.
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]
         if name in self._shared:

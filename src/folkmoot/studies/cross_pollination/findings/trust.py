@@ -21,7 +21,6 @@ from folkmoot.kit.reply_units import name_reply_units, scan_model_answers
 from folkmoot.measures.diagnostics import (
     FAILED,
     NOT_KNOWN,
-    Check,
     agreeing_share,
     check_instability,
     check_position_bias,
@@ -169,10 +168,7 @@ def _first_votes(votes: Votes) -> list[Shown]:
 def respondent_checks(votes: Votes) -> Finding:
     """Return the finding on whether the model answers like human respondents."""
     # A check without data is reported as not known.
-    return respondent_checks_finding(_quality_checks(votes.of_models()))
-
-
-def _quality_checks(votes: Votes) -> list[Check]:
+    votes = votes.of_models()
     run, unit_name = votes.run, name_reply_units(votes.run, "speaker")
     answers = RowStream(scan_model_answers(run)) if run.has_table("answers") else ()
     placebo, floor = votes.find_condition(EMPTY_ARGUMENT), votes.revote_condition
@@ -183,7 +179,7 @@ def _quality_checks(votes: Votes) -> list[Check]:
     yielded_count = sum(
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
     )
-    return [
+    checks = [
         *check_answer_form(
             answers,
             votes.participant_texts(),
@@ -200,6 +196,7 @@ def _quality_checks(votes: Votes) -> list[Check]:
         ),
         check_spread_of_votes(before, moves),
     ]
+    return respondent_checks_finding(checks)
 
 
 def repeated_votes(votes: Votes) -> list[Repeat]:

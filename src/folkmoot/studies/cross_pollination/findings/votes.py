@@ -227,7 +227,6 @@ class Votes:
     @property
     def conditional_basis(self) -> Basis:
         """The unit of analysis (participants) of findings on the summaries of this run alone."""
-        # For results on the summaries of this run alone.
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1

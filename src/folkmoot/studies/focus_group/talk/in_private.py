@@ -42,9 +42,9 @@ async def ask_in_private(
 
     `talk`: the finished discussion. None before the discussion.
     """
-    # `talk` is the discussion, or None before it. Before the discussion, models are asked for their
-    # position twice, and the difference is noise. Humans are asked once, because they would
-    # remember their answer. With seeded opinions (drawn with the persona) no position is asked for.
+    # Before the discussion, models are asked for their position twice, and the difference is noise.
+    # Humans are asked once, because they would remember their answer. With seeded opinions (drawn
+    # with the persona) no position is asked for.
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     messages = talk.messages if talk else []
 

@@ -97,7 +97,6 @@ def apply_operator(
     - `days`: the length of the trip.
     - `has_conflict`: if False, rules that split the group keep all members together.
     """
-    # Without a conflict, rules that split the group keep all members together.
     operator = strategy.operator
     if not tally.options:
         return Outcome(None, (), ("Nobody named an option.",), operator=operator)

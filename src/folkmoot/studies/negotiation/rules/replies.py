@@ -428,8 +428,7 @@ def sort_lines(
 
     `names`: the names of the members.
     """
-    # The mediator wrote all utterances in `dialogue`. The opening is the first utterance under its
-    # own name (System). A line without text or with an unknown speaker is dropped.
+    # The opening is the first utterance under its own name (System).
     by_key = {fold_name(name): name for name in names}
     opening = ""
     lines: list[tuple[str, str]] = []
@@ -614,7 +613,6 @@ def summary_option(portions: Sequence[Portion]) -> str | None:
 
 def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
     """Return True if both decisions give each option to the same members. Times are ignored."""
-    # Times are ignored.
     return _who_gets(first) == _who_gets(second)
 
 

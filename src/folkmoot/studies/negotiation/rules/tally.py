@@ -459,7 +459,6 @@ class Tally:
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
         """Return a map from voter id to first choice, for first choices other than `selected`."""
-        # That is, the first choice differs from `selected`.
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
         }

@@ -56,9 +56,8 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     If the entry names a listed option, the listed option is returned. If the entry names no option,
     None is returned.
     """
-    # If a listed option fits the entry, its listed name is returned. An empty entry names none, and
-    # so does one that only refers to listed options ("anything but sushi"), refuses to answer or
-    # was cut off.
+    # An empty entry names none, and so does one that only refers to listed options ("anything but
+    # sushi"), refuses to answer or was cut off.
     known = tuple(options)
     if option := match_option(entry, known):
         return option

@@ -8,7 +8,6 @@ Only the town-hall study type imports this folder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from folkmoot.kit import coding
@@ -19,7 +18,6 @@ from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
     collect_findings,
 )
-from folkmoot.measures.inference.claims import Result
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import (
@@ -67,6 +65,9 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         run.read_table(table).filter(part="main") for table in ("reactions", "rounds")
     )
     # A study file may list no vulnerable residents.
+    between_parts = [
+        result for result in results if result.claim.measure == GAP and result not in between_levels
+    ]
     has_vulnerable = bool(rounds["is_vulnerable"].any())
     return collect_findings(
         inclusion_finding(levels, results, comparison["sets"], has_vulnerable=has_vulnerable)
@@ -84,9 +85,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         if levels
         else None,
         # Without supplementary levels there is nothing to report apart.
-        replication_finding(
-            supplementary, levels, _between_parts(results, between_levels), comparison["sets"]
-        )
+        replication_finding(supplementary, levels, between_parts, comparison["sets"])
         if supplementary["levels"]
         else None,
         stance_finding(rounds),
@@ -99,8 +98,3 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 def _exposure_finding(run: RunFolder) -> Finding | None:
     finding = exposure_finding(run, "level {}".format)
     return None if finding is None else replace(finding, notes=(LIFE_STORY, *finding.notes))
-
-
-def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    # `between` holds the results on pairs of main levels, which are left out.
-    return [result for result in results if result.claim.measure == GAP and result not in between]

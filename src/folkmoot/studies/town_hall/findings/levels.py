@@ -205,7 +205,6 @@ def replication_finding(
     supplementary: Json, main: Levels, results: Sequence[Result], sets: int
 ) -> Finding:
     """Build the finding on the supplementary levels, which the main comparison excludes."""
-    # They are outside the main comparison.
     rows = [
         {"level": level, **_figure_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", supplementary["levels"]), ("main", main))

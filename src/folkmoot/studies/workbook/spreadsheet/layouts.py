@@ -263,7 +263,6 @@ def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
         row: sum(text in names for text in sheet.texts(row).values())
         for row in [1, *sorted(sheet.rows)[:MAX_ABOVE]]
     }
-    # Among rows with equally many names the first one wins.
     row = max(match_counts, key=lambda row_number: (match_counts[row_number], -row_number))
     warn_header_offset(sheet, row, problems)
     return row
@@ -529,7 +528,7 @@ def workbook_bytes(
     - `content`: a map from sheet name to the rows of the sheet.
     - `notes`: the lines of an additional sheet with notes.
     """
-    # Rows hold values in the column order of `COLUMNS`. `notes` are written to a separate sheet.
+    # Rows hold values in the column order of `COLUMNS`.
     book = Book()
     book.remove(book.active)
     book.properties.creator = "folkmoot"

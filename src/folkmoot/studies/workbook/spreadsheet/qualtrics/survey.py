@@ -275,8 +275,7 @@ def in_order(value: object) -> list[tuple[str, Any]]:
     The key of an entry in a list is the entry's number as text, from 1. The result is empty for
     any other value.
     """
-    # The keys of a list are the numbers from 1. Entries of an object are in the order of their
-    # numeric keys.
+    # Entries of an object are in the order of their numeric keys.
     if isinstance(value, dict):
         entries = [(without_hidden(key), entry) for key, entry in value.items()]
         return sorted(entries, key=lambda entry: (_numeric_sort_key(entry[0]), entry[0]))
