@@ -380,3 +380,22 @@ def test_run_verify_and_report_show_the_deviation(
     assert write_report(RunFolder("outputs/pilot"), pdf=True).stat().st_size > 10_000
     page = Path("outputs/pilot/report.html").read_text("utf-8")
     assert f'<p class="alarm" role="alert">{deviation}</p>' in page
+
+
+def test_a_decision_that_the_run_did_not_ask_is_reported_and_has_no_share(tmp_path: Path) -> None:
+    def list_all_votes(run: RunFolder) -> list[Decision]:
+        votes = list_votes(run)
+        return [*votes, replace(votes[0], address="p9/ask0", participant_id="p9")]
+
+    exposure = ExposureTable(list_all_votes, label_material)
+    run = run_study(tmp_path, make_study(shows=MATCHING_PROMPTS, derived_tables=exposure))
+    rows = run.table("exposure").filter(participant_id="p9").rows(named=True)
+    assert [(row["kind"], row["texts"], row["share"]) for row in rows] == [("no question", 0, None)]
+    (finding,) = list_exposure_findings(run)
+    assert finding.alarms == (
+        "hears, vote: the run asked no question at 1 of 3 addresses of the design, such as "
+        "p9/ask0.",
+    )
+    # The cells count the prompts that exist.
+    (hears,) = [row for row in finding.grid.rows if row[0] == "hears"]
+    assert "100 %" in hears

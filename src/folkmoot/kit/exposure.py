@@ -34,6 +34,8 @@ FOREIGN_WORDS = "words from elsewhere"
 MISATTRIBUTED_WORDS = "words under another's name"
 # The kind in the row of a decision whose prompt held no text that counts and should hold none.
 NO_KIND = ""
+# The kind in the row of a decision at whose address the run asked no question.
+NOT_ASKED = "no question"
 # Decisions that are joined at once. Their rows take about 20 MB of memory. A smaller number costs
 # time, because every part scans the tables again.
 DECISIONS_AT_ONCE = 1_000
@@ -74,8 +76,8 @@ class ExposureRow(Row, table="exposure"):
     kind: str = column(
         "kind of text; “words from elsewhere”: text of a conversation in which the participant had "
         "no part; “words under another's name”: text that the prompt attributes to a speaker who "
-        "did not say it; empty: the design names no kind, and the prompt contained no text that "
-        "counts"
+        "did not say it; “no question”: the run asked nothing at this address, so there was no "
+        "prompt; empty: the design names no kind, and the prompt contained no text that counts"
     )
     expected: bool | None = column(
         "whether the design shows this kind in this prompt; empty if it leaves this open"
@@ -117,7 +119,11 @@ class ExposureTable:
         while part := list(islice(decisions, DECISIONS_AT_ONCE)):
             recorded = _read_recorded(run, [decision.address for decision in part])
             for decision in part:
-                yield from _exposure_rows(decision, recorded, self)
+                if decision.address in recorded.asked:
+                    yield from _exposure_rows(decision, recorded, self)
+                else:
+                    # A share of 0 of the expected texts would count in means.
+                    yield _exposure_row(decision, NOT_ASKED, (), None, None)
 
 
 def _decisions_of_complete_parts(decisions: Decisions, run: RunFolder) -> Iterator[Decision]:
@@ -234,28 +240,34 @@ def _exposure_rows(
         missing = set(expected_ids or ()) - source_ids.keys()
         # These two kinds are an error at every decision, so no design needs to exclude them.
         is_forbidden = kind in (FOREIGN_WORDS, MISATTRIBUTED_WORDS)
-        yield ExposureRow(
-            participant_id=decision.participant_id,
-            condition=decision.condition,
-            decision=decision.name,
-            address=decision.address,
-            unit=decision.unit or decision.participant_id,
-            kind=kind,
-            # Empty means that the design says nothing about this kind, which differs from "not
-            # expected".
-            expected=False
-            if is_forbidden
-            else None
-            if expected_ids is None
-            else bool(expected_ids),
-            texts=len(source_ids),
-            text_ids=list(source_ids),
-            share=1 - len(missing) / len(expected_ids)
-            if expected_ids
-            else 1.0
-            if source_ids
-            else None,
+        # Empty means that the design says nothing about this kind, which differs from "not
+        # expected".
+        expected = False if is_forbidden else None if expected_ids is None else bool(expected_ids)
+        share = (
+            1 - len(missing) / len(expected_ids) if expected_ids else 1.0 if source_ids else None
         )
+        yield _exposure_row(decision, kind, source_ids, expected, share)
+
+
+def _exposure_row(
+    decision: Decision,
+    kind: str,
+    source_ids: Collection[str],
+    expected: bool | None,
+    share: float | None,
+) -> ExposureRow:
+    return ExposureRow(
+        participant_id=decision.participant_id,
+        condition=decision.condition,
+        decision=decision.name,
+        address=decision.address,
+        unit=decision.unit or decision.participant_id,
+        kind=kind,
+        expected=expected,
+        texts=len(source_ids),
+        text_ids=list(source_ids),
+        share=share,
+    )
 
 
 def _kind_of(decision: Decision, source: Source, kind: str) -> str:
@@ -323,7 +335,25 @@ def describe_deviations(run: RunFolder) -> list[str]:
 
     The list is empty if all prompts agree with the design or no exposure was recorded.
     """
-    return [sentence for cell in _exposure_cells(run) for sentence in cell.deviation_sentences]
+    sentences = [sentence for cell in _exposure_cells(run) for sentence in cell.deviation_sentences]
+    return [*sentences, *_describe_not_asked(run)]
+
+
+def _describe_not_asked(run: RunFolder) -> Iterator[str]:
+    if not run.has_table(ExposureRow.table):
+        return
+    table = run.scan_table(ExposureRow.table)
+    counts = table.group_by("condition", "decision", maintain_order=True).agg(
+        not_asked=pl.col("address").filter(pl.col("kind") == NOT_ASKED).n_unique(),
+        first=pl.col("address").filter(pl.col("kind") == NOT_ASKED).first(),
+        decisions=pl.col("address").n_unique(),
+    )
+    for row in counts.filter(pl.col("not_asked") > 0).collect().iter_rows(named=True):
+        yield (
+            f"{row['condition']}, {row['decision']}: the run asked no question at "
+            f"{row['not_asked']:,} of {format_count(row['decisions'], 'address', 'addresses')} of "
+            f"the design, such as {row['first']}."
+        )
 
 
 def exposure_finding(
@@ -339,7 +369,8 @@ def exposure_finding(
         return None
     title = "What the prompts contained"
     cells = _exposure_cells(run)
-    if not cells:
+    alarms = tuple(describe_deviations(run))
+    if not cells and not alarms:
         return None
     kinds = list(dict.fromkeys(exposure_cell.kind for exposure_cell in cells))
     row_keys = list(
@@ -349,7 +380,6 @@ def exposure_finding(
         (exposure_cell.condition, exposure_cell.decision, exposure_cell.kind): exposure_cell
         for exposure_cell in cells
     }
-    alarms = tuple(describe_deviations(run))
     return Finding(
         "exposure",
         title,
@@ -394,7 +424,7 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
         return []
     shown, expected = pl.col("texts") > 0, pl.col("expected")
     partial = expected & shown & (pl.col("share") < 1)
-    table = run.scan_table(ExposureRow.table)
+    table = run.scan_table(ExposureRow.table).filter(pl.col("kind") != NOT_ASKED)
     # Count decisions before grouping by kind: a decision without a text of some kind may have no
     # row for it.
     decision_counts = table.group_by("condition", "decision").agg(
