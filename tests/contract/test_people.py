@@ -210,7 +210,10 @@ def test_a_withdrawal_removes_all_words_of_the_participant_and_no_others(
     """Long and short texts and single words of forms and self-descriptions are in no file, table or
     journal afterwards. No other cell of the tables changes."""
     people = people_of(study)
-    words, sizes = (f"zyq{n}w" for n in count()), cycle((8, 2, 3, 5, 12, 1, 4))
+    # Prompts and files change quotation marks and other signs.
+    spellings = cycle(("{}", "{}", '"{}"', "{}", "{} <b>&", "“{}”"))
+    words = (next(spellings).format(f"zyq{n}w") for n in count())
+    sizes = cycle((8, 2, 3, 5, 12, 1, 4))
     own = re.compile(r"zyq\d+w")
 
     def answer(_: SeatState, question: PendingQuestion) -> str:

@@ -32,6 +32,9 @@ def redact(recorded: str, text: str, **how: bool) -> str:
         json.dumps(TEXT)[1:-1],
         json.dumps(TEXT, ensure_ascii=False)[1:-1],
         TEXT.replace('"', '""'),
+        # Prompts quote a text in double quotation marks.
+        TEXT.replace('"', "'"),
+        TEXT.replace('"too dear"', "«too dear»"),
         ESCAPED,
     ],
 )

@@ -68,6 +68,7 @@ _SENTENCE = re.compile("[^.!?…\n。．｡！？؟۔।॥։።፧၊။។៕�
 _SPACE = re.compile(r"\s|\\[nrtbf]")
 # A character, or an escape that stands for one.
 _SIGN = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|\S")
+_ONE_QUOTATION_MARK = str.maketrans(dict.fromkeys('“”„‟«»‹›‘’‚‛"', "'"))
 # Chinese characters, which Japanese uses too.
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 # Logs and messages end a text that was cut off with an ellipsis.
@@ -167,15 +168,14 @@ class Words:
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
-        """Return the words `first` to `last` − 1 as text."""
-        # `last` is excluded. Escapes are decoded.
+        """Return the words `first` to `last` − 1 without escapes, and with equal quotation marks."""
         start, end = self.character_span(first, last)
         part = self.text[start:end]
         # Most parts are one plain word and need none of this.
         if not part.isascii() or not part.isalnum():
             part = _without_escapes(_UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), part))
-            # JSON escapes quotation marks with a backslash, CSV doubles them.
-            part = part.replace("\\", "").replace('""', '"')
+            # JSON escapes quotation marks, CSV doubles them, and prompts change them in quotations.
+            part = part.replace("\\", "").replace('""', '"').translate(_ONE_QUOTATION_MARK)
             part = "".join(
                 character for character in part if character.isprintable() or character.isspace()
             )
