@@ -339,14 +339,14 @@ def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
 
     The claims in the run's sealed plan come first, then further claims of the study type.
     """
-    conditions = _conditions_of(study, run)
+    conditions = conditions_of_run(study, run)
     declared = name_conditions(read_declared(run, study.config, study.claims), conditions)
     return run_claims.claims_of_run(run, declared, declared_tables(study.tables), conditions)
 
 
 def restate_claims(study: Study, run: RunFolder) -> list[Claim]:
     """Return the claims that this version of the study type states for a run."""
-    conditions = _conditions_of(study, run)
+    conditions = conditions_of_run(study, run)
     declared = name_conditions(read_declared(run, study.config, study.claims), conditions)
     return run_claims.restate_claims(run, declared, declared_tables(study.tables), conditions)
 
@@ -372,7 +372,8 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     return findings if run.is_finished else [without_p_values(finding) for finding in findings]
 
 
-def _conditions_of(study: Study, run: RunFolder) -> Conditions:
+def conditions_of_run(study: Study, run: RunFolder) -> Conditions:
+    """Return the conditions of a run: column → condition → name. Empty if they are not known."""
     try:
         return study.conditions(study.config.model_validate(run.config))
     # The settings are of a version that the present one cannot read.
@@ -381,7 +382,7 @@ def _conditions_of(study: Study, run: RunFolder) -> Conditions:
 
 
 def _names_of_conditions(study: Study, run: RunFolder) -> dict[str, str]:
-    by_column = _conditions_of(study, run)
+    by_column = conditions_of_run(study, run)
     return {key: name for names in by_column.values() for key, name in names.items() if name}
 
 

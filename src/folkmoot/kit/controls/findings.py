@@ -14,7 +14,7 @@ import polars as pl
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.decision_design import DecisionDesign, QuestionOf, name_as_question
-from folkmoot.engine.study.study import Study, find_study_of_run
+from folkmoot.engine.study.study import Study, conditions_of_run, find_study_of_run
 from folkmoot.errors import StorageError
 from folkmoot.kit.controls.asking import ControlsConfig
 from folkmoot.kit.controls.contrasts import (
@@ -139,12 +139,8 @@ def _questions_of(run: RunFolder, study: Study) -> QuestionOf:
 
 def _conditions_in_order(run: RunFolder, study: Study) -> list[str]:
     # The conditions as the study declares them.
-    try:
-        by_column = study.conditions(run.read_settings(study.config))
-    # As above.
-    except StorageError:
-        return []
-    return list(dict.fromkeys(condition for column in by_column.values() for condition in column))
+    by_column = conditions_of_run(study, run).values()
+    return list(dict.fromkeys(condition for column in by_column for condition in column))
 
 
 def requested_controls(run: RunFolder) -> ControlSettings | None:
