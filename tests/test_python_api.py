@@ -406,3 +406,40 @@ def test_overrides_change_the_settings_given_in_python(model: CountingProvider) 
     run = folkmoot.run(STUDY, settings, provider=model, overrides=("people=6",))
     assert run.table("votes").height == 6 and len(model.addresses) == 6
     assert settings == {"people": 3, "run_name": "many"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": 5}, "model=: is of type int; pass the name of a model"),
+        ({"limit": "2"}, "limit=: is of type str; pass a whole number"),
+        ({"limit": 2.5}, "limit=: is of type float; pass a whole number"),
+        ({"out": 5}, "out=: is of type int; pass the path of a folder"),
+        ({"trust": "no"}, "trust=: is of type str; pass True or False"),
+        ({"overrides": "random_seed=7"}, "overrides=: is of type str; pass a list of texts"),
+        ({"overrides": [5]}, "overrides=: is of type list; pass a list of texts"),
+        ({"settings": 5}, "settings=: is of type int; pass a dictionary"),
+    ],
+)
+def test_an_option_of_a_wrong_kind_is_named(
+    model: CountingProvider, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        folkmoot.run(STUDY, **{"settings": {}, "provider": model, **options})
+
+
+@pytest.mark.parametrize("study", [None, 5])
+def test_a_study_of_a_wrong_kind_is_named(study: Any) -> None:
+    with pytest.raises(InputError, match="pass the path of a study file, the name of a study"):
+        folkmoot.run(study)
+
+
+def test_numbers_can_be_logged(model: CountingProvider) -> None:
+    async def protocol(session: Session) -> None:
+        session.log(5)  # type: ignore[arg-type]
+        session.warn(6.5)  # type: ignore[arg-type]
+
+    study = Study("logs", "Logs", StudyConfig, protocol)
+    run = folkmoot.run(study, {}, provider=model)
+    log = (run.path / "run.log").read_text()
+    assert " 5\n" in log and " 6.5\n" in log

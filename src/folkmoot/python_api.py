@@ -34,6 +34,7 @@ from folkmoot.engine.run.fork import (
 from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.run.verify import Verification, list_changes, verify_run
 from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_run
+from folkmoot.engine.settings.option_kinds import check_option_kinds
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
@@ -326,6 +327,7 @@ def run(
             "`await folkmoot.arun(…)` with the same arguments",
             stacklevel=2,
         )
+    check_option_kinds({"out": out, "settings": settings, "trust": trust})
     options = RunOptions(
         model=model,
         out=None if out is None else Path(out),
@@ -338,6 +340,9 @@ def run(
         **more,
     )
     load_study: Callable[[RunOptions], StudyFile]
+    if not isinstance(study, (Study, str, Path)):
+        kinds = "the path of a study file, the name of a study type, or a Study"
+        raise InputError(f"the study is of type {type(study).__name__}; pass {kinds}")
     if settings is None and not isinstance(study, Study):
         load_study = partial(runner.load_study_with_options, study)
     else:
@@ -385,6 +390,7 @@ def fork(
     The other parameters are those of `run`. Only answers that depend on the changed reply are
     requested again.
     """
+    check_option_kinds({"model": model, "out": out, "trust": trust})
     base = source.folder if isinstance(source, Run) else RunFolder(source)
     replacement = ReplyReplacement(say, drop, model)
     folder = None if out is None else Path(out)

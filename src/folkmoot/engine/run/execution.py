@@ -69,6 +69,7 @@ from folkmoot.engine.session.seat_questions import (
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
 from folkmoot.engine.settings.config import CALL_KEYS, StudyConfig
+from folkmoot.engine.settings.option_kinds import check_option_kinds
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
@@ -174,6 +175,9 @@ class RunOptions:
     workers: int | None = None
     # The reply in which this run differs from the run that it forks.
     change: ReplyChange | None = None
+
+    def __post_init__(self) -> None:
+        check_option_kinds(vars(self))
 
     def to_overrides(self) -> tuple[str, ...]:
         """Return the options as overrides `key=value` of the study file."""

@@ -423,10 +423,10 @@ class RunContext:
             self.progress(ItemDone(stage))
 
     def log_message(self, path: tuple[str, ...], message: str) -> None:
-        self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message))
+        self.progress(Notice(_with_place(path, message)))
 
     def log_warning(self, path: tuple[str, ...], message: str) -> None:
-        self.progress(Notice(f"{'/'.join(path)}: {message}" if path else message, "warning"))
+        self.progress(Notice(_with_place(path, message), "warning"))
 
     def write_json(self, name: str, data: object) -> None:
         write_json(self._place_for(name), data)
@@ -564,3 +564,8 @@ class RunContext:
         ):
             raise ProtocolError(f"the engine writes {name}; choose another name")
         return target
+
+
+def _with_place(path: tuple[str, ...], message: object) -> str:
+    # Study authors also log numbers and tables.
+    return f"{'/'.join(path)}: {message}" if path else str(message)

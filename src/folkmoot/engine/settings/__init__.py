@@ -4,6 +4,7 @@
 - `yaml_tree`: reads YAML and keeps the location of every value.
 - `config_problems`: turns pydantic's errors into plain words.
 - `author_errors`: locates errors in a study author's code.
+- `option_kinds`: checks the options that a caller in Python gives.
 - `claims`: evaluates claims, which are planned comparisons of two conditions.
 - `hypotheses`: checks hypotheses before a run, and makes the finding on hypotheses after the run.
 - `run_claims`: the claims that a run fixed in `plan.json` before its first call, and their results.

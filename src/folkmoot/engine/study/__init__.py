@@ -2,6 +2,7 @@
 
 - `study`: defines a study type and finds it. Start here.
 - `expected_rows`: the rows of a table that the plan of a run expects.
+- `return_values`: checks what the functions of a study type return.
 - `study_file`: loads a study file and reports all its problems.
 - `consent`: asks the researcher before code of a study file is executed.
 - `study_code`: executes exactly the bytes that were agreed to.
