@@ -17,7 +17,11 @@ from folkmoot.conversation.answer_types import (
     Text,
 )
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.json_replies import json_candidates, read_whole_json
+from folkmoot.conversation.json_replies import (
+    as_plain_json,
+    json_candidates,
+    read_whole_json,
+)
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -377,8 +381,9 @@ def part_as_text(part: ReplyPart, reply: NewReply) -> str | None:
     _, first_value = next(json_candidates(reply.answer, "{"), ("", None))
     value = first_value if isinstance(first_value, dict) else {}
     if part.keys:
-        is_whole = value.keys() >= set(part.keys)
         own = {key: value.get(key) for key in part.keys}
+        # A field that the new reply states twice, with different values, is missing as well.
+        is_whole = value.keys() >= set(part.keys) and as_plain_json(own) == own
         return json.dumps(own, ensure_ascii=False) if is_whole else None
     found = dict(_leaves(value)).get(part.path)
     if not isinstance(found, (str, int, float)):
