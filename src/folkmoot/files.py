@@ -243,7 +243,8 @@ def explain_file_error(error: Exception) -> StorageError | None:
     # The path is missing if the output of a command cannot be written, and for connections.
     if not isinstance(error, OSError) or error.errno not in _DISK | _REASONS.keys():
         return None
-    if error.filename is None:
+    # An integer is the number of an open file.
+    if error.filename is None or isinstance(error.filename, int):
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return StorageError(f"the output of the command: {DISK_IS_FULL}") if is_full else None
     return StorageError(f"{os.fsdecode(error.filename)}: {reason_of(error)}")

@@ -105,6 +105,21 @@ MISTAKES = {
         "Config, protocol, derived=lambda run, journal: None)",
         "derived gave NoneType; yield",
     ),
+    "files with three parts": (
+        "Config, protocol)",
+        "Config, protocol, derived=lambda run, journal: [('a.json', 1, 2)])",
+        'derived gave tuple; yield "counts.json", counts',
+    ),
+    "a file named by a number": (
+        "Config, protocol)",
+        "Config, protocol, derived=lambda run, journal: [(5, 1)])",
+        'derived gave tuple; yield "counts.json", counts',
+    ),
+    "a file that is no JSON": (
+        "Config, protocol)",
+        "Config, protocol, derived=lambda run, journal: [('a.json', {'n': {1}})])",
+        "a.json: $.n: set cannot be written as JSON",
+    ),
     "no reason": (
         "Config, protocol)",
         "Config, protocol, unusable_reason=lambda run: None)",

@@ -284,3 +284,14 @@ def test_tables_that_change_without_a_new_reply_are_named(tmp_path: Path) -> Non
     (notice,) = run_twice(study, tmp_path / "run")
     assert "changed without a new reply (numbered): " in notice
     assert run_twice(ThreeStageStudy().study(), tmp_path / "repeatable") == ["asked for Why?"]
+
+
+@pytest.mark.parametrize("key", ["software", "hashes"])
+def test_a_manifest_without_a_key_is_written_anew(tmp_path: Path, key: str) -> None:
+    folder = tmp_path / "run"
+    ThreeStageStudy().run(folder, answer_politely)
+    path = folder / "manifest.json"
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({name: part for name, part in whole.items() if name != key}))
+    run_twice(ThreeStageStudy().study(), folder)
+    assert json.loads(path.read_text())[key].keys() == whole[key].keys()

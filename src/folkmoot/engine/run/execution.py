@@ -71,6 +71,7 @@ from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
 from folkmoot.engine.settings.config import CALL_KEYS, StudyConfig
 from folkmoot.engine.settings.option_kinds import check_option_kinds
 from folkmoot.engine.study.consent import Consent
+from folkmoot.engine.study.derived_files import write_derived_files
 from folkmoot.engine.study.study import (
     Study,
     claims_of,
@@ -625,8 +626,7 @@ def _write_results(
         tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
     _write_codebook(execution, tables)
     with JournalReader(context.journal.path) as journal:
-        for name, content in study.derived(covered_run, journal):
-            context.write_content(name, content)
+        write_derived_files(study, covered_run, journal, context.write_content)
 
 
 def _warn_of_changed_tables(execution: Execution, context: RunContext) -> None:
@@ -637,10 +637,10 @@ def _warn_of_changed_tables(execution: Execution, context: RunContext) -> None:
     if (
         not is_repeated
         or earlier.get("outcome") != "done"
-        or earlier["software"] != software_versions()
+        or earlier.get("software") != software_versions()
     ):
         return
-    hashes: dict[str, str] = earlier["hashes"]
+    hashes: dict[str, str] = earlier.get("hashes", {})
     hashes = {name: text for name, text in hashes.items() if name.startswith(f"{TABLES}/")}
     current = file_hashes(context.folder, hashes)
     if changed := sorted({Path(name).stem for name in hashes if current.get(name) != hashes[name]}):

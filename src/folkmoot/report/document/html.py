@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.grid import RunGrid
+from folkmoot.engine.study.derived_files import write_derived_files
 from folkmoot.engine.study.study import Study, analysed_parts, find_study_of_run
 from folkmoot.report.comparison.pooled import findings_of_cells
 from folkmoot.report.document.document import Document, build_document, grid_document
@@ -69,8 +70,9 @@ def _write_derived_files(study: Study, run: RunFolder) -> None:
     # its results.
     if isinstance(run, PartialRun) and isinstance(run.whole, RunSoFar) and run.parts.analysed:
         with JournalReader(run.path / JOURNAL) as journal:
-            for file, content in study.derived(run, journal):
-                write_content(run.path / file, content)
+            write_derived_files(
+                study, run, journal, lambda file, content: write_content(run.path / file, content)
+            )
 
 
 def write_grid_report(grid: RunGrid) -> Path:
