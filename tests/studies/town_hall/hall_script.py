@@ -173,6 +173,19 @@ def answer_in_one_session(answer: Answer = answer_plainly) -> Answer:
     return reply
 
 
+def answer_in_any_session(answer: Answer = answer_plainly) -> Answer:
+    """Return the same answers for shared and for separate sessions, told apart by the address."""
+    shared = answer_in_one_session(answer)
+
+    def reply(key: CallKey, request: ModelRequest) -> Any:
+        stage, who, _ = key
+        # A shared session is asked once for all residents, so that no address names one of them.
+        is_shared = stage == "session" or (stage in ("vote", "before", "after") and who == stage)
+        return (shared if is_shared else answer)(key, request)
+
+    return reply
+
+
 def _list_ids(wanted: Mapping[str, Any], which: int) -> list[str]:
     return list(wanted[("turns", "reflections")[which]]["properties"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,10 @@ from folkmoot.studies.town_hall.answers.turns import (
     turn_answer_type,
 )
 from tests.shown import render_run_text
-from tests.sweeps import sample_daily
 
 from .hall_script import (
     CallKey,
-    answer_in_one_session,
+    answer_in_any_session,
     answer_plainly,
     make_model,
     parse_address,
@@ -58,40 +58,35 @@ def run_and_read_quality(folder: Path, answer: Any) -> tuple[Any, Any]:
     return hall_run, hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
 
 
-@pytest.mark.parametrize(
-    ("write", "parse_step"),
-    [
-        (json.dumps, "exact"),
-        (lambda said: f"Here you are:\n```json\n{json.dumps(said)}\n```\nDone.", "fenced"),
-        (lambda said: json.dumps(said).replace('"', "'")[:-1] + ",}", "repaired"),
-    ],
-)
-def test_each_parse_step_is_counted(tmp_path: Path, write: Any, parse_step: str) -> None:
-    _, quality = run_and_read_quality(
-        tmp_path, spoil_answers("speak", "A02", lambda said, _: write(said))
-    )
-    total = 3 * 5 * 2 + 2 * 5 + 3 * 5 + 2
-    exact = total if parse_step == "exact" else total - 3
-    assert quality["answers"] == total
-    assert quality["parse_steps"]["exact"] == exact
-    assert quality["parse_steps_by_stage"]["speak"][parse_step] == (
-        15 if parse_step == "exact" else 3
-    )
-    assert quality["reasks"] == 0 and quality["minimal_structures"] == 0
+def test_parse_steps_and_reasks_are_counted(tmp_path: Path) -> None:
+    tries: dict[CallKey, int] = {}
 
-
-def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
-    def first_only(said: Any, at: int) -> Any:
-        if at == 1:
-            del said["full_statement"]
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        tries[key] = tries.get(key, 0) + 1
+        match key[:2]:
+            case "speak", "A02":
+                return f"Here you are:\n```json\n{json.dumps(said)}\n```\nDone."
+            case "speak", "A03":
+                return json.dumps(said).replace('"', "'")[:-1] + ",}"
+            case "speak", "A04" if tries[key] == 1:
+                del said["full_statement"]
         return said
 
-    model = make_model(spoil_answers("speak", "A02", first_only), keep=True)
+    model = make_model(answer, keep=True)
     hall_run = run_hall(tmp_path, small_hall(tmp_path), model)
     quality = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
-    assert quality["reasks"] == 3 and quality["parse_steps"]["minimal"] == 0
-    again = [r.messages[-1].content for a, r in model.seen if a.endswith(".r1")]
-    assert len(again) == 3 and all("full_statement: Field required" in text for text in again)
+    total = 3 * 5 * 2 + 2 * 5 + 3 * 5 + 2
+    assert quality["answers"] == total
+    assert quality["parse_steps"]["exact"] == total - 2 * 3
+    by_step = quality["parse_steps_by_stage"]["speak"]
+    assert (by_step["exact"], by_step["fenced"], by_step["repaired"]) == (9, 3, 3)
+    assert quality["parse_steps"]["minimal"] == quality["minimal_structures"] == 0
+    # The one who left out a field is told so, and the second answer counts.
+    assert quality["reasks"] == 3
+    again = {a: r.messages[-1].content for a, r in model.seen if a.endswith(".r1")}
+    assert len(again) == 3 and all("/A04/" in address for address in again)
+    assert all("full_statement: Field required" in text for text in again.values())
 
 
 def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
@@ -126,18 +121,15 @@ def test_an_unread_thought_still_speaks_and_has_no_stance(tmp_path: Path) -> Non
     assert rows["thinking_parse_error"].all()
 
 
-@pytest.mark.parametrize("level", ["1", "2-1"])
-@pytest.mark.parametrize("lacking", ["null", "absent"])
-def test_an_answer_without_a_stance_keeps_its_other_fields(
-    tmp_path: Path, lacking: str, level: str
-) -> None:
+def test_an_answer_without_a_stance_keeps_its_other_fields(tmp_path: Path) -> None:
+    """A02 gives null in place of each stance, and A03 leaves out its field."""
     opinion = {"agent_id": "A01", "opinion_summary": "x", "why_compelling": "y"}
     felt = {"my_feeling": "angry", "agree_level": 4, "reason": "r", "want_to_respond": True}
 
     def without_stance(key: CallKey, request: ModelRequest) -> Any:
         said = answer_plainly(key, request)
         stance = {"think": "overall_stance", "reflect": "stance_evolution"}.get(key[0])
-        if key[1] != "A02" or stance is None:
+        if key[1] not in ("A02", "A03") or stance is None:
             return said
         del said[stance]
         if key[0] == "reflect":
@@ -146,20 +138,22 @@ def test_an_answer_without_a_stance_keeps_its_other_fields(
             said["reactions"] = [{"target_agent": "A01", "target_summary": "rents", **felt}]
         else:
             said["key_concerns"] = ["The rents."]
-        return said | ({stance: None} if lacking == "null" else {})
+        return said | ({stance: None} if key[1] == "A02" else {})
 
-    model = answer_in_one_session(without_stance) if level == "1" else without_stance
-    settings = small_hall(tmp_path) | {"levels": [level]}
-    run = run_hall(tmp_path, settings, make_model(model))
-    rows = run.table("rounds").filter(agent_id="A02").sort("round")
-    assert not rows["thinking_parse_error"].any()
-    assert rows["stance_missing"].to_list() == ["missing_value"] * 3
-    assert rows["most_compelling"].to_list() == ["A01", "A01", None]
-    assert rows["stance_after_missing"].to_list() == ["missing_value", "missing_value", None]
-    own = run.table("reactions").filter(speaker="A02", target="A01")
-    assert own["agree_level"].to_list() == [4, 4]
-    quality = run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
-    assert quality["thoughts_unread"] == 0 and quality["dropped"]["missing_value"] == 5
+    settings = small_hall(tmp_path) | {"levels": ["1", "2-1"]}
+    run = run_hall(tmp_path, settings, make_model(answer_in_any_session(without_stance)))
+    for level, who in product(("1", "2-1"), ("A02", "A03")):
+        rows = run.table("rounds").filter(level=level, agent_id=who).sort("round")
+        assert not rows["thinking_parse_error"].any(), (level, who)
+        assert rows["stance_missing"].to_list() == ["missing_value"] * 3, (level, who)
+        assert rows["most_compelling"].to_list() == ["A01", "A01", None], (level, who)
+        reasons = rows["stance_after_missing"].to_list()
+        assert reasons == ["missing_value", "missing_value", None], (level, who)
+        own = run.table("reactions").filter(level=level, speaker=who, target="A01")
+        assert own["agree_level"].to_list() == [4, 4], (level, who)
+        quality = run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
+        assert quality["thoughts_unread"] == 0, level
+        assert quality["dropped"]["missing_value"] == 2 * 5, level
 
 
 @pytest.mark.parametrize("stated", [{}, {"current_stance": None}])
@@ -178,8 +172,13 @@ def test_a_reflection_that_states_nothing_is_no_answer(stated: dict[str, Any]) -
 
 
 def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
-    def wild(said: Any, _: int) -> Any:
-        if "references" in said:
+    eager = {"target_agent": "A01", "interaction_type": "agree", "content": "Quite so."}
+
+    def refer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        if key[:2] == ("speak", "A04"):  # in the first round too
+            said |= {"full_statement": "Quite so.", "references": [eager]}
+        elif key[:2] == ("speak", "A02") and "references" in said:
             said["full_statement"] = "Quite so."
             said["references"] = [
                 {"target_agent": t, "interaction_type": k, "content": "Quite so."}
@@ -192,14 +191,17 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
             ]
         return said
 
-    hall_run, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", wild))
-    assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
+    hall_run, quality = run_and_read_quality(tmp_path, refer)
+    assert quality["dropped"] == {
+        **{"self_reference": 2, "unknown_id": 2, "unknown_value": 2},
+        "nothing_said_yet": 1,  # the reference of the first round
+    }
     assert quality["repaired"] == {"spelling": 4}
     counted = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
     # A reference of an unknown type still counts as a reference. Its level is unknown.
-    assert counted["general"]["interaction_count"] == 4
+    assert counted["general"]["interaction_count"] == 4 + 2
     assert counted["vulnerable"]["interaction_count"] == 0
-    assert hall_run.table("repairs").height == 10
+    assert hall_run.table("repairs").height == 10 + 1
     unknown = hall_run.table("reactions").filter(speaker="A02", target="A03")
     assert unknown["reaction_level"].to_list() == [None, None]
     assert counted["general"]["total_possible_reactions"] == 3 * 4 * 2 - 2
@@ -248,98 +250,96 @@ UNREAD_REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("written", UNREAD_REFERENCES)
-def test_references_that_cannot_be_read_are_unknown_and_ignore_no_one(
-    tmp_path: Path, written: str
-) -> None:
-    def spoil(said: Any, _: int) -> Any:
-        del said["references"]
-        given = UNREAD_REFERENCES[written]
-        return said | ({} if given is None else {"references": given})
+def test_references_that_cannot_be_read_are_unknown_and_ignore_no_one(tmp_path: Path) -> None:
+    """In the second round, each resident but the last writes them in another of these ways."""
+    written = dict(zip(("A01", "A02", "A03", "A04", "A05"), UNREAD_REFERENCES.items(), strict=True))
 
     def answer(key: CallKey, request: ModelRequest) -> Any:
-        return spoiled(key, request) if key[2] == 2 else answer_plainly(key, request)
+        said = answer_plainly(key, request)
+        if key[0] != "speak" or key[1] not in written or key[2] != 2:
+            return said
+        del said["references"]
+        _, given = written[key[1]]
+        return said | ({} if given is None else {"references": given})
 
-    spoiled = spoil_answers("speak", "A02", spoil)
-    hall_run, quality = run_and_read_quality(tmp_path, answer)
+    model = make_model(answer)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path, general=4), model)
+    quality = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
+    # The statements were heard, so the last resident can ignore their speakers.
     reactions = hall_run.table("reactions").filter(round=2)
-    # The statement was heard, so others can ignore its speaker.
-    assert set(reactions["speaker"]) == {"A01", "A03", "A04", "A05"}
-    assert "A02" in set(reactions["target"])
-    row = hall_run.table("rounds").filter(agent_id="A02", round=2)
-    assert row["references_made"].item() is None
-    repairs = hall_run.table("repairs").filter(stage="speak", agent_id="A02", dropped=True)
-    assert not repairs.is_empty() and quality["reasks"] == 0
+    assert set(reactions["speaker"]) == {"A06"}
+    assert set(reactions["target"]) == set(written)
+    assert quality["reasks"] == 0
+    rows = hall_run.table("rounds").filter(round=2)
+    for who, (name, _) in written.items():
+        assert rows.filter(agent_id=who)["references_made"].item() is None, name
+        repairs = hall_run.table("repairs").filter(stage="speak", agent_id=who, dropped=True)
+        assert not repairs.is_empty(), name
 
 
 EMPTY_REFERENCE = {"target_agent": "none", "interaction_type": "none", "content": ""}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        [],
-        False,
-        "none",
-        ["none"],
-        ["nobody"],
-        ["-"],
-        ["No remarks."],
-        [None],
-        [EMPTY_REFERENCE],
-        "only oneself",
-    ],
-)
-def test_a_statement_that_refers_to_no_other_resident_ignores_all(
-    tmp_path: Path, given: Any
-) -> None:
-    if given == "only oneself":
-        given = [{"target_agent": "A02", "interaction_type": "cite", "content": "As I said."}]
-    answer = spoil_answers(
-        "speak",
-        "A02",
-        lambda said, _: said | ({"references": given} if "references" in said else {}),
-    )
+NO_REFERENCES: list[Any] = [
+    *([], False, "none", ["none"], ["nobody"], ["-"], ["No remarks."], [None], [EMPTY_REFERENCE]),
+    "only oneself",
+]
+
+
+def test_a_statement_that_refers_to_no_other_resident_ignores_all(tmp_path: Path) -> None:
+    """Five residents in two rounds write that they refer to no other one, each time in other
+    words."""
+    turns = product(("A01", "A02", "A03", "A04", "A05"), (2, 3))
+    written = dict(zip(turns, NO_REFERENCES, strict=True))
+
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        if key[0] != "speak" or key[1:] not in written:
+            return said
+        given = written[key[1:]]
+        if given == "only oneself":
+            given = [{"target_agent": key[1], "interaction_type": "cite", "content": "As I said."}]
+        return said | {"references": given}
+
     hall_run, _ = run_and_read_quality(tmp_path, answer)
-    own = hall_run.table("reactions").filter(speaker="A02")
-    assert own["reaction_level"].to_list() == [0] * 8
-    assert hall_run.table("rounds").filter(agent_id="A02")["references_made"].to_list() == [0] * 3
+    for (who, number), given in written.items():
+        own = hall_run.table("reactions").filter(speaker=who, round=number)
+        assert own["reaction_level"].to_list() == [0] * 4, given
+        made = hall_run.table("rounds").filter(agent_id=who, round=number)["references_made"]
+        assert made.item() == 0, given
 
 
-@pytest.mark.parametrize(
-    ("given", "concerns", "dropped"),
-    [
-        ([], 0, []),
-        ({"resident": "A04", "concern": "rent"}, 0.5, []),
-        (["A04: rent"], None, ["A04: rent"]),
-        ("A04: rent", None, ["A04: rent"]),
-        (None, None, [""]),
-    ],
-)
-def test_unread_concerns_of_the_final_text_are_unknown(
-    tmp_path: Path, given: Any, concerns: float | None, dropped: list[str]
-) -> None:
-    spoil = spoil_answers(
-        "consensus", "consensus", lambda said, _: said | {"concerns_reflected": given}
-    )
-    hall_run, _ = run_and_read_quality(tmp_path, spoil)
-    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
-    assert found["vulnerable"]["concerns_in_final_per_resident"] == concerns
+# What the final text is said to reflect, concerns by vulnerable resident, and what is dropped.
+REFLECTED_CONCERNS: list[tuple[Any, float | None, list[str]]] = [
+    ([], 0, []),
+    ({"resident": "A04", "concern": "rent"}, 0.5, []),
+    (["A04: rent"], None, ["A04: rent"]),
+    ("A04: rent", None, ["A04: rent"]),
+    (None, None, [""]),
+]
+
+
+def test_unread_concerns_of_the_final_text_are_unknown(tmp_path: Path) -> None:
+    """Each set of residents states them in another way."""
+    names = [f"set{number:02}_lv2-1" for number in range(1, len(REFLECTED_CONCERNS) + 1)]
+    stated = dict(zip(names, REFLECTED_CONCERNS, strict=True))
+
+    def reply(request: ModelRequest, address: str) -> str:
+        said = answer_plainly(parse_address(address), request)
+        discussion, _, rest = address.partition("/")
+        if rest.startswith("consensus/"):
+            said["concerns_reflected"] = stated[discussion][0]
+        return json.dumps(said)
+
+    settings = small_hall(tmp_path) | {"sets": len(stated), "rounds": 1}
+    hall_run = run_hall(tmp_path, settings, ScriptedProvider(reply))
     repairs = hall_run.table("repairs").filter(stage="consensus", dropped=True)
-    assert repairs["was"].to_list() == dropped
-    assert hall_run.table("utterances").filter(stage="consensus")["text"].to_list() == ["We agree."]
-
-
-def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) -> None:
-    def eager(said: Any, _: int) -> Any:
-        entry = {"target_agent": "A01", "interaction_type": "agree", "content": "Quite so."}
-        said |= {"full_statement": "Quite so.", "references": [entry]}
-        return said
-
-    hall_run, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", eager))
-    assert quality["dropped"] == {"nothing_said_yet": 1}
-    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
-    assert found["general"]["interaction_count"] == 2
+    texts = hall_run.table("utterances").filter(stage="consensus")
+    for name, (given, concerns, dropped) in stated.items():
+        found = hall_run.folder.read_json(f"{name}/metrics_summary.json")["vulnerable"]
+        assert found["concerns_in_final_per_resident"] == concerns, given
+        assert repairs.filter(discussion_id=name)["was"].to_list() == dropped, given
+        assert texts.filter(discussion_id=name)["text"].to_list() == ["We agree."], given
 
 
 def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Path) -> None:
@@ -356,10 +356,13 @@ def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -
     def answer(key: CallKey, request: ModelRequest) -> Any:
         if key[1] == "A05" and key[0] in ("vote", "after"):
             return '{"satisfaction": 11, "V1": {"vote": "perhaps"}}'
-        return answer_plainly(key, request)
+        said = answer_plainly(key, request)
+        if key[:2] == ("before", "A02"):
+            return f"I cannot rate this. {json.dumps(said)}"
+        return said
 
     hall_run, quality = run_and_read_quality(tmp_path, answer)
-    assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 1
+    assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 2
     outcome = hall_run.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
     assert (outcome["yes"], outcome["no"], outcome["uncast"]) == (4, 0, 1)
     ballots = hall_run.folder.read_json("set01_lv2-1/voting_results.json")["ballots"]
@@ -367,6 +370,10 @@ def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -
     assert ballots[-1]["votes"][0]["missing"] == "unparsed"
     row = hall_run.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
     assert row["post_satisfaction"] is None and row["satisfaction_delta"] is None
+    # A rating beside a refusal in words does not count.
+    rated = hall_run.table("satisfaction").filter(agent_id="A02").row(0, named=True)
+    assert (rated["pre_satisfaction"], rated["pre_missing"]) == (None, "unparsed")
+    assert rated["post_satisfaction"] == 5
 
 
 @pytest.mark.parametrize("vote", ["abstain", "", None])
@@ -380,29 +387,36 @@ def test_a_vote_that_cannot_be_read_costs_no_other_vote(vote: str | None) -> Non
     assert (kept.value.votes, kept.value.missing) == ({"V1": "yes"}, {"V2": "unparsed"})
 
 
-@pytest.mark.parametrize("stated", [False, True])
-def test_a_boolean_in_place_of_words_is_never_heard(tmp_path: Path, stated: bool) -> None:
+def test_a_boolean_in_place_of_words_is_never_heard(tmp_path: Path) -> None:
+    booleans = {"A02": False, "A03": True}
+
     def answer(key: CallKey, request: ModelRequest) -> Any:
         said = answer_plainly(key, request)
-        if key == ("speak", "A02", 1):
+        stage, who, number = key
+        if who not in booleans or number != 1:
+            return said
+        stated = booleans[who]
+        if stage == "speak":
             return {**said, "full_statement": stated}
-        if key == ("think", "A02", 1):
+        if stage == "think":
             return {**said, "key_concerns": [stated, "noise"], "strategic_notes": stated}
         return said
 
     hall_run, quality = run_and_read_quality(tmp_path, answer)
     utterances = hall_run.table("utterances")
     assert not utterances["text"].str.contains("(?i)true|false").any()
-    statement = utterances.filter(stage="speak", speaker_id="A02", round=1)
-    assert (statement["text"].item(), statement["missing"].item()) == ("", "unparsed")
-    # The other fields of the answer are kept, and each dropped value is a row.
-    assert utterances.filter(stage="think", speaker_id="A02")["text"].str.contains("noise").any()
-    repairs = hall_run.table("repairs").filter(stage="think")
-    assert set(zip(repairs["field"], repairs["was"], strict=True)) == {
-        ("key_concerns", str(stated)),
-        ("strategic_notes", str(stated)),
-    }
-    assert quality["statements_unread"] == 1
+    assert quality["statements_unread"] == 2
+    for who, stated in booleans.items():
+        own = utterances.filter(speaker_id=who)
+        statement = own.filter(stage="speak", round=1)
+        assert (statement["text"].item(), statement["missing"].item()) == ("", "unparsed"), who
+        # The other fields of the answer are kept, and each dropped value is a row.
+        assert own.filter(stage="think")["text"].str.contains("noise").any(), who
+        repairs = hall_run.table("repairs").filter(stage="think", agent_id=who)
+        assert set(zip(repairs["field"], repairs["was"], strict=True)) == {
+            ("key_concerns", str(stated)),
+            ("strategic_notes", str(stated)),
+        }
 
 
 def test_each_unread_vote_is_a_row_of_the_repairs(tmp_path: Path) -> None:
@@ -448,16 +462,6 @@ def test_a_vote_that_is_taken_back_in_its_ballot_does_not_count(
     assert parsed.value.votes == {**votes, "V2": "no"} and parsed.value.missing == missing
 
 
-def test_a_rating_beside_a_refusal_in_words_does_not_count(tmp_path: Path) -> None:
-    spoil = spoil_answers(
-        "before", "A02", lambda said, _: f"I cannot rate this. {json.dumps(said)}"
-    )
-    hall_run, quality = run_and_read_quality(tmp_path, spoil)
-    row = hall_run.table("satisfaction").filter(agent_id="A02").row(0, named=True)
-    assert (row["pre_satisfaction"], row["pre_missing"]) == (None, "unparsed")
-    assert row["post_satisfaction"] == 5 and quality["satisfaction_unread"] == 1
-
-
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     from folkmoot.errors import RefusedError
 
@@ -492,87 +496,84 @@ def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
     assert not {name for name in asking if re.search(r"^\s*- \w+:", forms[name], re.MULTILINE)}
 
 
-def echo_prompt(field: str, stage: str) -> Any:
-    """Return plain answers in which A02 repeats the prompt's sentence for one field of a stage."""
-
-    def answer(key: CallKey, request: ModelRequest) -> Any:
-        said = answer_plainly(key, request)
-        meant = dict(PROMPT_FIELD.findall(request.messages[-1].content))
-        if key[:2] != (stage, "A02"):
-            return said
-        if field == "vote":
-            return {item: {**own, "vote": meant["vote"]} for item, own in said.items()}
-        return {**said, field: meant[field]}
-
-    return answer
-
-
+# Each resident but the last repeats the sentence of the prompt for one field of a stage.
 ECHOED = {
-    "think": ("overall_stance", "key_concerns", "strategic_notes"),
-    "speak": ("new_points", "full_statement"),
-    "reflect": ("next_round_strategy",),
+    "A01": ("think", "overall_stance"),
+    "A02": ("think", "key_concerns"),
+    "A03": ("think", "strategic_notes"),
+    "A04": ("speak", "new_points"),
+    "A05": ("speak", "full_statement"),
+    "A06": ("reflect", "next_round_strategy"),
 }
 
 
-# Daily each stage, an option and a free text, and each kind of session.
-@pytest.mark.parametrize(
-    ("level", "stage", "field"),
-    sample_daily(
-        [
-            (level, stage, field)
-            for level in ("1", "2-1")
-            for stage, fields in ECHOED.items()
-            for field in fields
-        ],
-        daily=[
-            *(("1", "think", "overall_stance"), ("1", "speak", "full_statement")),
-            *(("2-1", "speak", "new_points"), ("2-1", "reflect", "next_round_strategy")),
-        ],
-        part="sweeps",
-    ),
-)
-def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
-    tmp_path: Path, level: str, stage: str, field: str
-) -> None:
-    """At level 1 one such field once invalidated the answers of all residents of the round."""
-    answer = echo_prompt(field, stage)
-    model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
-    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
-    assert not any(".r1" in address for address, _ in model.seen)
-    folder = f"set01_lv{level}"
-    if stage == "reflect":
-        rounds = hall_run.folder.read_json(f"{folder}/reflection_log.json")["rounds"]
-        said = {r["agent_id"]: r for r in rounds[0]["reflections"]}
-    else:
-        part = "thinking" if stage == "think" else "speaking"
-        turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
-        said = {t["agent_id"]: t[part] for t in turns}
-    echo = said.pop("A02")
-    assert echo[field] is None and echo["_missing"] == {field: "template_sentence"}
-    kept = {k: v for k, v in echo.items() if k not in (field, "_missing", "agent_id")}
-    assert kept == {k: v for k, v in said["A03"].items() if k in kept} or stage == "speak"
-    assert all("_missing" not in own and "_parse_error" not in own for own in said.values())
-    quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
-    assert quality["dropped"] == {"template_sentence": 2 if stage == "reflect" else 3}
-    assert quality["minimal_structures"] == 0
-    # An unknown statement is not a silent turn, and its resident can still react.
-    unheard = field == "full_statement"
-    assert quality["silent_turns"] == 0 and quality["statements_unread"] == 3 * unheard
-    assert hall_run.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
+def echo_prompt(key: CallKey, request: ModelRequest) -> Any:
+    said = answer_plainly(key, request)
+    stage, who, _ = key
+    meant = dict(PROMPT_FIELD.findall(request.messages[-1].content))
+    if (stage, who) == ("vote", "A02"):
+        return {item: {**own, "vote": meant["vote"]} for item, own in said.items()}
+    if who in ECHOED and ECHOED[who][0] == stage:
+        return {**said, ECHOED[who][1]: meant[ECHOED[who][1]]}
+    return said
+
+
+@pytest.fixture(scope="module")
+def echoing_hall(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
+    folder = tmp_path_factory.mktemp("echoes")
+    model = make_model(answer_in_any_session(echo_prompt), keep=True)
+    settings = small_hall(folder, general=5, vulnerable=2) | {"levels": ["1", "2-1"]}
+    return run_hall(folder, settings, model), model
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
-def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
-    tmp_path: Path, level: str
+def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
+    echoing_hall: tuple[Run, ScriptedProvider], level: str
 ) -> None:
-    answer = echo_prompt("vote", "vote")
-    model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
-    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
-    votes = hall_run.table("votes")
-    assert votes.filter(agent_id="A02")["missing"].to_list() == ["template_sentence"]
-    assert votes.filter(agent_id="A02")["reason"].to_list() == ["because"]
-    assert votes.filter(pl.col("agent_id") != "A02")["vote"].to_list() == ["yes"] * 4
-    assert hall_run.table("items").row(0, named=True)["uncast"] == 1
+    """At level 1 one such field once invalidated the answers of all residents of the round."""
+    hall_run, model = echoing_hall
+    assert not any(".r1" in address for address, _ in model.seen)
+    folder = f"set01_lv{level}"
+    turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+    reflections = hall_run.folder.read_json(f"{folder}/reflection_log.json")["rounds"][0]
+    said = {
+        "think": {t["agent_id"]: t["thinking"] for t in turns},
+        "speak": {t["agent_id"]: t["speaking"] for t in turns},
+        "reflect": {r.pop("agent_id"): r for r in reflections["reflections"]},
+    }
+    for stage, who in product(said, [*ECHOED, "A07"]):
+        own, plain = said[stage][who], said[stage]["A07"]
+        assert "_parse_error" not in own, (stage, who)
+        echo = ECHOED[who][1] if who in ECHOED and ECHOED[who][0] == stage else None
+        if echo:
+            assert own[echo] is None and own["_missing"] == {echo: "template_sentence"}, who
+        else:
+            assert "_missing" not in own, (stage, who)
+        left_out = {echo, "_missing", "full_statement"}  # which differs between residents
+        kept = {field: value for field, value in own.items() if field not in left_out}
+        assert kept == {k: v for k, v in plain.items() if k not in left_out}, (stage, who)
+    for who in {*said["speak"]} - {"A05"}:
+        assert who in said["speak"][who]["full_statement"], who
+    quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
+    # Five fields in three rounds, one in two, and a vote.
+    assert quality["dropped"] == {"template_sentence": 5 * 3 + 2 + 1}
+    assert quality["minimal_structures"] == 0
+    # An unknown statement is not a silent turn, and its resident can still react.
+    assert quality["silent_turns"] == 0 and quality["statements_unread"] == 3
+    reactions = hall_run.table("reactions").filter(level=level)
+    assert reactions.height == 2 * (7 * 6 - 6)
+
+
+def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
+    echoing_hall: tuple[Run, ScriptedProvider],
+) -> None:
+    hall_run, _ = echoing_hall
+    for level in ("1", "2-1"):
+        votes = hall_run.table("votes").filter(level=level)
+        assert votes.filter(agent_id="A02")["missing"].to_list() == ["template_sentence"]
+        assert votes.filter(agent_id="A02")["reason"].to_list() == ["because"]
+        assert votes.filter(pl.col("agent_id") != "A02")["vote"].to_list() == ["yes"] * 6
+        assert hall_run.table("items").filter(level=level)["uncast"].to_list() == [1]
 
 
 def test_an_own_reference_is_kept_beside_one_that_repeats_the_template() -> None:
@@ -656,31 +657,35 @@ def answer_with_ways_out(key: CallKey, request: ModelRequest) -> Any:
     return said
 
 
-@pytest.mark.parametrize("level", ["1", "2-1"])
-def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
-    tmp_path: Path, level: str
-) -> None:
-    model = make_model(
-        answer_in_one_session(answer_with_ways_out) if level == "1" else answer_with_ways_out,
-        keep=True,
-    )
-    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(tmp_path: Path) -> None:
+    model = make_model(answer_in_any_session(answer_with_ways_out), keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1", "2-1"]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
+    for level in ("1", "2-1"):
+        assert_ways_out_are_recorded(hall_run, level)
+
+
+def assert_ways_out_are_recorded(hall_run: Run, level: str) -> None:
     folder = f"set01_lv{level}"
-    rounds = hall_run.table("rounds").filter(agent_id="A02")
+    rounds = hall_run.table("rounds").filter(level=level, agent_id="A02")
     assert rounds["overall_stance"].null_count() == 3
     assert rounds["stance_missing"].to_list() == ["none_of_these"] * 3
     assert rounds["stance_after_missing"].to_list()[:2] == ["declined"] * 2
     assert not rounds["thinking_parse_error"].any()
-    reaction = hall_run.table("reactions").filter(speaker="A02", target="A01", round=2)
+    reaction = hall_run.table("reactions").filter(level=level, speaker="A02", target="A01", round=2)
     assert reaction.row(0, named=True)["agree_missing"] == "cannot_say"
     assert reaction["reaction_level"].to_list() == [None] and reaction["said_aloud"][0] is False
-    assert hall_run.table("references")["missing"].to_list() == ["none_of_these"] * 2
-    vote = hall_run.table("votes").filter(agent_id="A02").row(0, named=True)
+    assert (
+        hall_run.table("references").filter(level=level)["missing"].to_list()
+        == ["none_of_these"] * 2
+    )
+    vote = hall_run.table("votes").filter(level=level, agent_id="A02").row(0, named=True)
     assert (vote["vote"], vote["missing"]) == (None, "declined")
-    item = hall_run.table("items").row(0, named=True)
+    item = hall_run.table("items").filter(level=level).row(0, named=True)
     assert (item["yes"], item["no"], item["declined"], item["uncast"]) == (4, 0, 1, 0)
-    satisfied = hall_run.table("satisfaction").filter(agent_id="A02").row(0, named=True)
+    satisfied = (
+        hall_run.table("satisfaction").filter(level=level, agent_id="A02").row(0, named=True)
+    )
     assert satisfied["pre_satisfaction"] is satisfied["post_satisfaction"] is None
     assert (satisfied["pre_missing"], satisfied["post_missing"]) == ("cannot_say", "declined")
     turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
@@ -698,30 +703,31 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
     assert "declined" in render_run_text(hall_run.folder, f"{folder}/A02")
 
 
-@pytest.mark.parametrize("level", ["1", "2-1"])
-def test_a_declined_answer_is_not_asked_again_and_not_called_unread(
-    tmp_path: Path, level: str
-) -> None:
+def test_a_declined_answer_is_not_asked_again_and_not_called_unread(tmp_path: Path) -> None:
     def refusing(key: CallKey, request: ModelRequest) -> Any:
         return {"declined": True} if key[1] == "A02" else answer_plainly(key, request)
 
-    model = make_model(answer_in_one_session(refusing) if level == "1" else refusing, keep=True)
-    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
-    assert not any(".r1" in address or "ask1" in address for address, _ in model.seen) or (
-        level == "2-1" and not any(".r1" in address for address, _ in model.seen)
-    )
-    quality = hall_run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
-    assert quality["minimal_structures"] == quality["statements_unread"] == 0
-    assert quality["thoughts_declined"] == quality["statements_declined"] == 3
-    assert quality["reflections_declined"] == 2 and quality["silent_turns"] == 0
-    turns = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
-    said = next(t for t in turns if t["agent_id"] == "A02")
-    for part in (said["thinking"], said["speaking"]):
-        assert part["_declined"] is True and "_parse_error" not in part
-    # Neither a reaction nor a statement of A02 is known: 4 · 3 pairs in each of two rounds.
-    assert hall_run.table("reactions").height == 2 * 4 * 3
-    assert hall_run.table("votes").filter(agent_id="A02")["missing"].to_list() == ["declined"]
-    assert hall_run.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
+    model = make_model(answer_in_any_session(refusing), keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1", "2-1"]}, model)
+    asked = [address for address, _ in model.seen]
+    assert not any(".r1" in address for address in asked)
+    assert not any("ask1" in address for address in asked if address.startswith("set01_lv1/"))
+    for level in ("1", "2-1"):
+        folder = f"set01_lv{level}"
+        quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
+        assert quality["minimal_structures"] == quality["statements_unread"] == 0
+        assert quality["thoughts_declined"] == quality["statements_declined"] == 3
+        assert quality["reflections_declined"] == 2 and quality["silent_turns"] == 0
+        turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][0]["turns"]
+        said = next(t for t in turns if t["agent_id"] == "A02")
+        for part in (said["thinking"], said["speaking"]):
+            assert part["_declined"] is True and "_parse_error" not in part
+        # Neither a reaction nor a statement of A02 is known: 4 · 3 pairs in each of two rounds.
+        assert hall_run.table("reactions").filter(level=level).height == 2 * 4 * 3
+        own = hall_run.table("votes").filter(level=level, agent_id="A02")
+        assert own["missing"].to_list() == ["declined"]
+        rated = hall_run.table("satisfaction").filter(level=level, agent_id="A02")
+        assert rated["post_missing"].to_list() == ["declined"]
     errors = next((hall_run.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
     # The design does not show a declined statement to other residents.
@@ -815,14 +821,7 @@ def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) 
     for seed in (1, 2, 4):
         settings = small_hall(tmp_path / str(seed), general=2, vulnerable=1)
         settings |= {"levels": ["2-1", "1"], "random_seed": seed, "rounds": 1}
-
-        def both(key: CallKey, request: ModelRequest) -> Any:
-            shared = "A01" in str((request.schema or {}).get("properties")) or "turns" in str(
-                (request.schema or {}).get("properties")
-            )
-            return (answer_in_one_session() if shared else answer_plainly)(key, request)
-
-        model = make_model(both, keep=True)
+        model = make_model(answer_in_any_session(), keep=True)
         hall_run = run_hall(tmp_path / str(seed), settings, model)
         plan = hall_run.folder.read_json("plan.json")["sealed"]["discussions"]["data"][
             "option_orders"

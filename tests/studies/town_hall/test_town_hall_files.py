@@ -28,19 +28,13 @@ from tests.shown import render_run_text
 
 from .hall_script import (
     CallKey,
-    answer_in_one_session,
+    answer_in_any_session,
     answer_plainly,
     make_model,
     parse_address,
     run_hall,
     small_hall,
 )
-
-
-def answer_any_session(key: CallKey, request: ModelRequest) -> Any:
-    """Return plain answers for shared and for separate sessions."""
-    wanted = set((request.schema or {}).get("properties", {}))
-    return (answer_in_one_session() if wanted & {"turns", "A01"} else answer_plainly)(key, request)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +46,7 @@ def hall_run(shared_folder: SharedFolder) -> Run:
             "log_texts": "full",
             "reaction_levels": {},
         }
-        run_hall(folder, settings, make_model(answer_any_session))
+        run_hall(folder, settings, make_model(answer_in_any_session()))
 
     return folkmoot.load(shared_folder("hall/files", make) / "run")
 
@@ -297,7 +291,7 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
     def answer(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK, as its schema tells.
         speaks = "full_statement" in (request.schema or {}).get("properties", {})
-        return answer_any_session(("speak", *key[1:]) if speaks else key, request)
+        return answer_in_any_session()(("speak", *key[1:]) if speaks else key, request)
 
     settings = small_hall(tmp_path) | {"levels": list(levels), "level_settings": levels}
     hall_run = run_hall(tmp_path, settings, make_model(answer))
