@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,6 @@ from tests.studies.workbook.workbook_builder import (
     with_setting,
     write_workbook,
 )
-from tests.sweeps import sample_daily
 
 TASKS = "interview_prompts"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
@@ -61,8 +62,44 @@ def select_requests(provider: ScriptedProvider, *parts: str) -> list[Any]:
     return [r for address, r in provider.seen if all(p in address for p in parts)]
 
 
-def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> None:
-    run = run_workbook(make_workbook(), tmp_path)
+@pytest.fixture(scope="module")
+def run_plain_workbook(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[], tuple[Any, ScriptedProvider]]:
+    """Return a function that runs the workbook with plain answers, once. Tests only read it."""
+
+    @cache
+    def run_once() -> tuple[Any, ScriptedProvider]:
+        provider = make_provider()
+        return run_workbook(make_workbook(), tmp_path_factory.mktemp("plain"), provider), provider
+
+    return run_once
+
+
+PlainRun = Callable[[], tuple[Any, ScriptedProvider]]
+
+
+def make_private_book(*tasks: Mapping[str, Any]) -> dict[str, list[list[Any]]]:
+    """Make a workbook with these private questions alone, named x0, x1, … in their order."""
+    book = make_workbook()
+    book["computed"] = book["computed"][:1]
+    book[TASKS] = book[TASKS][:2] + [
+        make_task_row(f"x{n}", "private_question", n + 1, "Well? {response_options}", f"x{n}", **t)
+        for n, t in enumerate(tasks)
+    ]
+    return book
+
+
+def read_place(address: str) -> tuple[str, str]:
+    """Return task and participant of the address of a question."""
+    _, _, task, participant, *_ = address.split("/")
+    return task, participant
+
+
+def test_one_row_per_participant_and_one_column_per_variable(
+    run_plain_workbook: PlainRun,
+) -> None:
+    run, _ = run_plain_workbook()
     table = read_rows(run)
     assert len(table) == 8 and len({r["ID"] for r in table}) == 8
     for row in table:
@@ -90,9 +127,10 @@ def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: 
             assert "This is a market for apples." in system
 
 
-def test_participants_of_a_discussion_hear_earlier_utterances(tmp_path: Path) -> None:
-    provider = make_provider()
-    run = run_workbook(make_workbook(), tmp_path, provider)
+def test_participants_of_a_discussion_hear_earlier_utterances(
+    run_plain_workbook: PlainRun,
+) -> None:
+    run, provider = run_plain_workbook()
     (first, *_) = read_sessions(run)
     order = [p["ID"] for p in first["participants"]]
     words = {p["ID"]: p["responses"]["talk"]["value"] for p in first["participants"]}
@@ -132,9 +170,9 @@ def test_a_reply_in_the_names_of_others_only_is_no_answer(tmp_path: Path) -> Non
     assert set(answers["value"]) == {"Facilitator: Who starts? Facilitator: Is it you?"}
 
 
-def test_public_answers_of_the_round_are_seen_as_they_come(tmp_path: Path) -> None:
-    provider = make_provider()
-    first = read_sessions(run_workbook(make_workbook(), tmp_path, provider))[0]
+def test_public_answers_of_the_round_are_seen_as_they_come(run_plain_workbook: PlainRun) -> None:
+    run, provider = run_plain_workbook()
+    first = read_sessions(run)[0]
     people = first["participants"]
     for k, person in enumerate(people):
         (request,) = select_requests(provider, "market.1/", "/m/", f"/{person['ID']}/")
@@ -179,12 +217,8 @@ def test_the_short_layout_never_reveals_private_answers(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("kind", "played"),
-    [("private_question", "public_question"), ("discussion", "private_question")],
-)
 def test_the_exposure_table_finds_tasks_played_as_another_type(
-    kind: str, played: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table has no deviation, and has one if one type of task is played like another."""
 
@@ -198,13 +232,16 @@ def test_the_exposure_table_finds_tasks_played_as_another_type(
     ]
     book["computed"][1:] = []
     assert describe_deviations(run_workbook(book, tmp_path, ScriptedProvider(says)).folder) == []
-    monkeypatch.setitem(ROUNDS, kind, ROUNDS[played])
-    (tmp_path / "wrong").mkdir()
-    wrong = describe_deviations(
-        run_workbook(book, tmp_path / "wrong", ScriptedProvider(says)).folder
-    )
-    told = {"private_question": "words from elsewhere", "discussion": "others' words"}[kind]
-    assert wrong and all(told in alarm for alarm in wrong)
+    for kind, played, told in (
+        ("private_question", "public_question", "words from elsewhere"),
+        ("discussion", "private_question", "others' words"),
+    ):
+        (tmp_path / kind).mkdir()
+        with monkeypatch.context() as patch:
+            patch.setitem(ROUNDS, kind, ROUNDS[played])
+            wrong = run_workbook(book, tmp_path / kind, ScriptedProvider(says))
+            deviations = describe_deviations(wrong.folder)
+        assert deviations and all(told in alarm for alarm in deviations), kind
 
 
 def test_results_reach_the_prompt(tmp_path: Path) -> None:
@@ -357,85 +394,93 @@ def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
     assert not run.folder.unusable_reason
 
 
-@pytest.mark.parametrize("validate", [0, 1])
-@pytest.mark.parametrize(
-    "reply", ['{"response": ""}', '{"response": null}', '{"response": "\u200b"}']
-)
-@pytest.mark.parametrize("var_type", [None, "integer"])
-def test_an_empty_answer_in_json_is_asked_for_again_and_then_missing(
-    tmp_path: Path, var_type: str | None, reply: str, validate: int
-) -> None:
-    usual = make_script()
+def test_an_empty_answer_in_json_is_asked_for_again_and_then_missing(tmp_path: Path) -> None:
+    replies = ('{"response": ""}', '{"response": null}', '{"response": "\u200b"}')
 
     def answer(request: Any, address: str) -> str:
-        return reply if "/o/" in address else usual(request, address)
+        _, participant = read_place(address)
+        return replies[int(participant[1:]) % len(replies)]
 
-    provider = ScriptedProvider(answer)
-    book = make_workbook()
-    for cell, value in {"H4": var_type, "I4": "as you like", "K4": validate, "M4": 1}.items():
-        book = with_cell(book, f"{TASKS}!{cell}", value)
-    book["computed"] = book["computed"][:1]
-    book = with_cell(book, f"{TASKS}!F5", "Trade? {response_options}")
-    run = run_workbook(book, tmp_path, provider)
-    offers = run.table("responses").filter(var_name="offer")
-    assert set(offers.select("value", "missing", "reasks").iter_rows()) == {
-        (None, "empty", 5 if validate else 2)
-    }
-    answers = run.table("answers").filter(pl.col("address").str.contains("/o/"))
-    assert set(answers["missing"]) == {"empty"}
-    assert {row["offer"] for row in read_rows(run)} == {"NA"}
+    tasks = [
+        {
+            "var_type": t,
+            "response_options": "as you like",
+            "validate_response": v,
+            "format_response": 1,
+        }
+        for t, v in product((None, "integer"), (0, 1))
+    ]
+    run = run_workbook(make_private_book(*tasks), tmp_path, ScriptedProvider(answer))
+    for n, task in enumerate(tasks):
+        responses = run.table("responses").filter(var_name=f"x{n}")
+        reasks = 5 if task["validate_response"] else 2
+        expected = [(None, "empty", reasks)] * 8
+        assert responses.select("value", "missing", "reasks").rows() == expected, task
+        assert {row[f"x{n}"] for row in read_rows(run)} == {"NA"}, task
+    assert set(run.table("answers")["missing"]) == {"empty"}
 
 
-@pytest.mark.parametrize("validate", [0, 1])
-@pytest.mark.parametrize(
-    ("as_json", "finish"), itertools.product((False, True), ("length", "length:model"))
-)
-def test_the_beginning_of_a_number_is_no_contribution(
-    tmp_path: Path, as_json: bool, finish: str, validate: int
-) -> None:
-    usual = make_script()
-    cut = '{"response": 1' if as_json else "1"
+def test_the_beginning_of_a_number_is_no_contribution(tmp_path: Path) -> None:
+    tasks = [
+        {
+            "var_type": "integer",
+            "response_options": "(0, 20)",
+            "validate_response": v,
+            "format_response": f,
+        }
+        for v, f in product((0, 1), (0, 1))
+    ]
 
     def answer(request: Any, address: str) -> Any:
-        is_offer = "/o/" in address
-        return Completion(cut, finish=finish) if is_offer else usual(request, address)
+        task, participant = read_place(address)
+        cut = '{"response": 1' if tasks[int(task[1:])]["format_response"] else "1"
+        finish = ("length", "length:model")[int(participant[1:]) % 2]
+        return Completion(cut, finish=finish)
 
-    book = with_cell(make_workbook(), f"{TASKS}!K4", validate)
-    book = with_cell(book, f"{TASKS}!M4", int(as_json))
+    book = make_private_book(*tasks)
+    book["computed"] += [[f"total{n}", "session", f"sum(x{n})"] for n in range(len(tasks))]
     run = run_workbook(book, tmp_path, provider=ScriptedProvider(answer))
-    offers = run.table("responses").filter(var_name="offer")
-    assert offers.height and "valid" not in set(offers["status"])
-    assert "unchecked" not in set(offers["status"])
-    assert {row["total"] for row in read_rows(run)} == {"NA"}
+    for n, task in enumerate(tasks):
+        responses = run.table("responses").filter(var_name=f"x{n}")
+        assert responses.height == 8, task
+        assert not {"valid", "unchecked"} & set(responses["status"]), task
+        assert {row[f"total{n}"] for row in read_rows(run)} == {"NA"}, task
 
 
-@pytest.mark.parametrize("validate", [0, 1])
-@pytest.mark.parametrize(
-    ("options", "reply", "value"),
-    [
-        ('["2.00", "2.50"]', '{"response": 2.50}', "2.50"),
-        ('["2.00", "2.50"]', "{response: 2.00}", "2.00"),
-        ("[1, 2]", '{"response": 1.0}', "1"),
-        ("a price", '{"response": 2.50}', "2.50"),
-        ("a price", '{"response": [7]}', "7"),
-    ],
-)
-def test_a_number_in_json_is_the_option_as_it_is_written(
-    tmp_path: Path, options: str, reply: str, value: str, validate: int
-) -> None:
-    usual = make_script()
+def test_a_number_in_json_is_the_option_as_it_is_written(tmp_path: Path) -> None:
+    cases = [
+        (options, reply, value, validate)
+        for options, reply, value in (
+            ('["2.00", "2.50"]', '{"response": 2.50}', "2.50"),
+            ('["2.00", "2.50"]', "{response: 2.00}", "2.00"),
+            ("[1, 2]", '{"response": 1.0}', "1"),
+            ("a price", '{"response": 2.50}', "2.50"),
+            ("a price", '{"response": [7]}', "7"),
+        )
+        for validate in (0, 1)
+    ]
 
     def answer(request: Any, address: str) -> str:
-        return reply if "/m/" in address else usual(request, address)
+        task, _ = read_place(address)
+        return cases[int(task[1:])][1]
 
-    book = make_workbook()
-    for cell, content in {"I5": options, "K5": validate, "M5": 1}.items():
-        book = with_cell(book, f"{TASKS}!{cell}", content)
-    run = run_workbook(book, tmp_path, ScriptedProvider(answer))
-    trades = run.table("responses").filter(var_name="trade")
-    assert set(trades.select("value", "status", "reasks").iter_rows()) == {
-        (value, "valid" if validate else "unchecked", 0)
-    }
+    tasks = [
+        {
+            "var_type": "category",
+            "response_options": options,
+            "validate_response": validate,
+            "randomize_response_order": 1,
+            "format_response": 1,
+        }
+        for options, _, _, validate in cases
+    ]
+    run = run_workbook(make_private_book(*tasks), tmp_path, ScriptedProvider(answer))
+    for n, case in enumerate(cases):
+        _, _, value, validate = case
+        responses = run.table("responses").filter(var_name=f"x{n}")
+        assert set(responses.select("value", "status", "reasks").iter_rows()) == {
+            (value, "valid" if validate else "unchecked", 0)
+        }, case
 
 
 def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
@@ -462,31 +507,33 @@ def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) 
     assert {r["offer_speculation_score"] for r in read_rows(run)} == {"33"}
 
 
-@pytest.mark.parametrize(
-    ("said", "score"), [("85%", 85), ("a lot", None), (130, None), (0.85, None)]
-)
-def test_an_unreadable_speculation_score_costs_no_answer(
-    tmp_path: Path, said: object, score: int | None
-) -> None:
+def test_an_unreadable_speculation_score_costs_no_answer(tmp_path: Path) -> None:
+    """Each of the four buyers states another score. Sellers are not asked."""
     usual = make_script()
+    cases: list[tuple[Any, int | None]] = [("85%", 85), ("a lot", None), (130, None), (0.85, None)]
+    case_of_buyer: dict[str, tuple[Any, int | None]] = {}
 
     def answer(request: Any, address: str) -> str:
         reply = usual(request, address)
         if request.schema is None:
             return reply
+        _, buyer = read_place(address)
+        said, _ = case_of_buyer.setdefault(buyer, cases[len(case_of_buyer) % len(cases)])
         return json.dumps({**json.loads(reply), "speculation_score": said})
 
     run = run_workbook(make_workbook(), tmp_path, provider=ScriptedProvider(answer))
+    assert len(case_of_buyer) == len(cases)
     # The summary of the Summarizer is unchecked free text under the same name.
     sure = run.table("responses").filter(pl.col("status") != "unchecked", var_name="sure")
     assert set(sure["status"]) == {"valid"} and set(sure["value"]) == {"0.5"}
-    assert set(sure["speculation_score"]) == {score}
-    assert set(sure["reasks"]) == {0 if score else 5}
-    # Sellers are not asked.
-    assert {(row["role"], row["sure_speculation_score"]) for row in read_rows(run)} == {
-        ("Buyer", str(score) if score else "NA"),
-        ("Seller", ""),
-    }
+    rows = {row["ID"]: row for row in read_rows(run)}
+    for buyer, (said, score) in case_of_buyer.items():
+        own = sure.filter(participant_id=buyer).select("speculation_score", "reasks").rows()
+        assert own == [(score, 0 if score else 5)], said
+        assert rows[buyer]["role"] == "Buyer", said
+        assert rows[buyer]["sure_speculation_score"] == (str(score) if score else "NA"), said
+    others = [row for who, row in rows.items() if who not in case_of_buyer]
+    assert {(row["role"], row["sure_speculation_score"]) for row in others} == {("Seller", "")}
 
 
 def test_the_conversation_length_is_enforced_and_reported(tmp_path: Path) -> None:
@@ -523,9 +570,9 @@ def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> N
 
 
 def test_the_report_of_a_stopped_run_writes_the_files_of_its_finished_sessions(
-    tmp_path: Path,
+    tmp_path: Path, run_plain_workbook: PlainRun
 ) -> None:
-    whole = run_workbook(make_workbook(), tmp_path)
+    whole, _ = run_plain_workbook()
     out = tmp_path / "stopped"
 
     def dies(request: Any, address: str) -> str:
@@ -538,7 +585,9 @@ def test_the_report_of_a_stopped_run_writes_the_files_of_its_finished_sessions(
 
     with pytest.raises(RuntimeError):
         folkmoot.run(
-            tmp_path / "book.xlsx", out=out, provider=ScriptedProvider(dies, latency=slow_second)
+            write_workbook(make_workbook(), tmp_path / "book.xlsx"),
+            out=out,
+            provider=ScriptedProvider(dies, latency=slow_second),
         )
     assert not (out / "market.json").exists()
     done = CliRunner().invoke(app, ["report", str(out)])
@@ -643,9 +692,14 @@ def test_roles_that_are_not_asked_hear_the_question_without_values(tmp_path: Pat
             assert "You offered 3 of 12." in heard and "…" not in heard
 
 
-@pytest.mark.parametrize("number", ["0", "no idea"])
-def test_no_answer_breaks_a_later_prompt(tmp_path: Path, number: str) -> None:
-    provider = make_provider(number=number)
+def test_no_answer_breaks_a_later_prompt(tmp_path: Path) -> None:
+    """All participants of the first session offer 0, those of the second one have no idea."""
+    zero, none = make_script(number="0"), make_script(number="no idea")
+
+    def answer(request: Any, address: str) -> str:
+        return (zero if "market.1/" in address else none)(request, address)
+
+    provider = ScriptedProvider(answer, keep_requests=True)
     text = (
         "You got {{ share | round(1) }}, or {{ offer | int }} and {{ offer | abs }}. "
         "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }}. "
@@ -657,39 +711,39 @@ def test_no_answer_breaks_a_later_prompt(tmp_path: Path, number: str) -> None:
         provider,
     )
     assert len(read_rows(run)) == 8
-    prompts = [r.messages[-1].content for r in select_requests(provider, "/m/")]
-    assert prompts and all("You got" in prompt for prompt in prompts)
-    if number == "no idea":
-        assert "not available, or not available" in prompts[0]
+    for session in ("market.1/", "market.2/"):
+        prompts = [r.messages[-1].content for r in select_requests(provider, session, "/m/")]
+        assert len(prompts) == 4 and all("You got" in prompt for prompt in prompts)
+    assert all("not available, or not available" in prompt for prompt in prompts)
 
 
-# A reply, and whether answers are validated.
 HOSTILE_REPLIES = (
-    *(("9" * 500, 1), ('{"response": NaN, "speculation_score": NaN}', 1)),
-    *(('{"response": "\\ud800", "speculation_score": 5}', 1), ("\x00\x1b[31m", 1)),
-    *(("=cmd|' /C calc'!A0", 0), ("1e999", 0), ('{"response": ' + "9" * 5000 + "}", 0)),
-    *(("9" * 500, 0), ('{"response": NaN, "speculation_score": NaN}', 0)),
-    *(('{"response": "\\ud800", "speculation_score": 5}', 0), ("\x00\x1b[31m", 0)),
-    *(("=cmd|' /C calc'!A0", 1), ("1e999", 1), ('{"response": ' + "9" * 5000 + "}", 1)),
-    *(("{" * 300, 0), ("{" * 300, 1)),
-    *(("{{ 1 / 0 }} {response_options}", 0), ("{{ 1 / 0 }} {response_options}", 1)),
+    *("9" * 500, '{"response": NaN, "speculation_score": NaN}', "1e999", "{" * 300),
+    *('{"response": "\\ud800", "speculation_score": 5}', "\x00\x1b[31m", "=cmd|' /C calc'!A0"),
+    *('{"response": ' + "9" * 5000 + "}", "{{ 1 / 0 }} {response_options}"),
 )
 
 
-@pytest.mark.parametrize(
-    ("reply", "validate"), sample_daily(HOSTILE_REPLIES, daily=7, part="sweeps")
-)
-def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> None:
-    book = make_workbook()
+@pytest.mark.parametrize("validate", [0, 1])
+def test_no_reply_breaks_a_run(tmp_path: Path, validate: int) -> None:
+    """In each session, all answers are one of these replies."""
+    sessions = len(HOSTILE_REPLIES)
+    book = with_setting(make_workbook(), "num_sessions", sessions)
+    book = with_setting(book, "num_agents_per_session", 2)
+    book["agent_profiles"] = book["agent_profiles"][:2]
+    book["agent_profiles"] += [[f"p{i}", 20 + i, "x"] for i in range(2 * sessions)]
     for row in (3, 4, 5, 6):
         book = with_cell(book, f"{TASKS}!K{row}", validate if row > 3 else 0)
     book = with_cell(book, f"{TASKS}!H4", "float")
     book = with_cell(book, f"{TASKS}!I4", "any number")
-    run = run_workbook(
-        book, tmp_path, ScriptedProvider(lambda request, address: reply), **{"limit": 1}
-    )
+
+    def answer(request: Any, address: str) -> str:
+        (number,) = re.findall(r"market\.(\d+)/", address)
+        return HOSTILE_REPLIES[int(number) - 1]
+
+    run = run_workbook(book, tmp_path, ScriptedProvider(answer))
     table = read_rows(run)
-    assert len(table) == 4
+    assert len(table) == 2 * sessions
     assert not any(cell.startswith("=") for row in table for cell in row.values())
     json.loads((run.path / "market.json").read_text())
     assert run.findings
