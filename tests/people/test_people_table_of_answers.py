@@ -224,7 +224,8 @@ def test_first_answers_need_a_table_of_answers(tmp_path: Path) -> None:
         ),
         ("person,item,before,after\na,Busse für alle,3,4\n".encode("latin-1"), "line 2: not UTF-8"),
         (b"person,item,before,after\ra,Buses,3,4\rb,Buses,3,4\r", "end with a carriage return"),
-        ("person,item,before,after\na,Buses,3,4\n".encode("utf-16"), "UTF-8"),
+        ("person,item,before,after\na,Buses,3,4\n".encode("utf-16"), "is not UTF-8"),
+        ("person,item,before,after\r\na,Buses,3,4\r\n".encode("utf-16"), "is not UTF-8"),
         (b"person,item,before,before,after\na,Buses,3,3,4\n", "two columns are called before"),
         (b"person,item,before,first,after\na,Buses,3,3,4\n", "before and first have the same"),
         (b"person,item,before,After,after\na,Buses,3,3,4\n", "After and after have the same"),
@@ -244,6 +245,13 @@ def test_unusual_files_are_refused_with_a_hint(
     with pytest.raises(InputError) as error:
         read_experiment(path)
     assert "people.csv" in str(error.value) and problem in str(error.value)
+
+
+def test_blank_lines_at_the_end_of_a_file_are_no_people(tmp_path: Path) -> None:
+    path = write_table(
+        tmp_path, "a,Buses,3,4", "b,Parks,2,2", "", "", header="person,item,before,after"
+    )
+    assert read_people(path)["person"].to_list() == ["a", "b"]
 
 
 def test_empty_columns_without_a_name_are_ignored(tmp_path: Path) -> None:

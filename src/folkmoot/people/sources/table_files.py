@@ -145,18 +145,20 @@ def _check_columns(path: Path, count: int) -> None:
 def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
     # Read the header first, because a file with very many columns is slow to parse.
     header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0, glob=False)
+    # polars refuses cells that are not UTF-8, but replaces such characters in the header.
+    if any("\ufffd" in column or "\0" in column for column in header.columns):
+        raise InputError(Problem("is not UTF-8", str(path), "1", hint=READ_CSV_OPTIONS))
     # Excel for Mac once wrote such files. The whole file is then one line.
     if any("\r" in column and "\n" not in column for column in header.columns):
         problem = "its lines end with a carriage return (CR) alone"
         raise InputError(Problem(problem, str(path), "1", hint=READ_CSV_OPTIONS))
     _check_columns(path, header.width)
-    # polars refuses cells that are not UTF-8, but replaces such characters in the header.
-    if any("\ufffd" in column or "\0" in column for column in header.columns):
-        raise InputError(Problem("is not UTF-8", str(path), "1", hint=READ_CSV_OPTIONS))
     cells = pl.read_csv(path, separator=mark, infer_schema=False, glob=False)
     if wrong := header_problem(cells.columns, mark):
         raise InputError(Problem(wrong, str(path), "1"))
-    cells = _without_nameless_columns(cells, path)
+    # Editors leave blank lines at the end of a file.
+    filled = cells.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()
+    cells = _without_nameless_columns(cells.head(int(filled[-1]) + 1 if len(filled) else 0), path)
     return cells.with_columns(_parse_number_column(column) for column in cells)
 
 
