@@ -159,6 +159,22 @@ def select_groups(*ids: str, size: int | None = None) -> list[dict[str, Any]]:
     return [g | {"members": g["members"][:size]} for g in GROUPS if g["id"] in ids]
 
 
+def copy_group(group_id: str, *new_ids: str, size: int | None = None) -> list[dict[str, Any]]:
+    """Return copies of a group with these ids, for runs in which each copy replies otherwise."""
+    (group,) = select_groups(group_id, size=size)
+    return [group | {"id": new_id} for new_id in new_ids]
+
+
+def script_by_group(scripts: Mapping[str, Callable[[ModelRequest, str], Any]]) -> Any:
+    """Return a script that replies by the script of the group that the address names."""
+
+    def reply_to(request: ModelRequest, address: str) -> Any:
+        group_id = re.sub(r"-C\d$", "", address.split("/")[1])
+        return scripts[group_id](request, address)
+
+    return reply_to
+
+
 @pytest.fixture
 def run_negotiation(tmp_path: Path) -> Runner:
     """Run the study in a new folder: `run_negotiation(reply_to, **settings)`.

@@ -24,9 +24,11 @@ from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERAT
 from folkmoot.studies.negotiation.rules.vocabulary import new_option_of
 from tests.studies.negotiation.conftest import (
     Runner,
+    copy_group,
     list_options,
     read_session_file,
     reply_sensibly,
+    script_by_group,
     select_groups,
 )
 from tests.sweeps import sample_daily
@@ -79,6 +81,7 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(run_negotiatio
     # diner, so both options have two approvals, and the total score decides.
     assert decided["selected_option"] == "diner"
     assert decided["winner_by_source_ballots"] == "barbecue"
+    assert not run.table("ballots")["missing"].any()
     ballots = run.table("ballots").filter(topic="cuisine")
     assert {tuple(sorted(s.split("; "))) for s in ballots["scores"]} == {("barbecue -1", "diner 3")}
     said = read_session_file(run, "team", "C4", "dialogue")["cuisine"]
@@ -88,21 +91,22 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(run_negotiatio
     assert ("team", "C4", "cuisine", "diner", "barbecue") in found.grid.rows
 
 
-def test_a_hard_no_beside_scores_is_a_strong_rejection(run_negotiation: Runner) -> None:
-    reply_to = script_scores({"diner": 4, "barbecue": 4}, hard_no=["diner"])
+def test_a_hard_no_and_scores_out_of_bounds(run_negotiation: Runner) -> None:
+    scripts = {
+        "firm": script_scores({"diner": 4, "barbecue": 4}, hard_no=["diner"]),
+        "outside": script_scores({"diner": 9, "barbecue": 1}),
+    }
     run = run_negotiation(
-        reply_to, groups=select_groups("team"), conditions=["C4"], ballots="scores"
+        script_by_group(scripts),
+        groups=copy_group("team", *scripts),
+        conditions=["C4"],
+        ballots="scores",
     )
-    rows = run.table("scores").filter(topic="cuisine", option="diner")
+    # A hard no beside scores is a strong rejection.
+    rows = run.table("scores").filter(group_id="firm", topic="cuisine", option="diner")
     assert set(rows["score"]) == {-2} and rows["strong_rejection"].all()
-
-
-def test_scores_out_of_bounds_are_asked_again_and_never_count(run_negotiation: Runner) -> None:
-    scores = {"diner": 9, "barbecue": 1}
-    run = run_negotiation(
-        script_scores(scores), groups=select_groups("team"), conditions=["C4"], ballots="scores"
-    )
-    ballots = run.table("ballots").filter(topic="cuisine")
+    # Scores out of bounds are asked again and never count.
+    ballots = run.table("ballots").filter(group_id="outside", topic="cuisine")
     assert ballots["asked_again"].all() and not ballots["missing"].any()
     assert set(ballots["scores"]) == {"barbecue 1"}  # the rest of the reply is kept
 
@@ -267,25 +271,22 @@ def read_ballot(run: Any, member: str = "traveler_1") -> dict[str, Any]:
 
 
 def run_with_ballots(
-    run_negotiation: Runner, ballot_by_group: Mapping[str, dict[str, Any]], **settings: Any
+    run_negotiation: Runner, ballots_by_group: Mapping[str, Any], **settings: Any
 ) -> Any:
-    """Run a group of two colleagues per ballot. The first one casts the ballot on cuisine.
+    """Run a group of two colleagues for each entry. The first one casts its ballot on cuisine.
 
     Args:
-        ballot_by_group: the ballot that is cast in the group of this id.
+        ballots_by_group: the ballot that is cast in the group of this id, or a list of ballots, one
+            for each request.
     """
     scripts = {
-        group_id: script_ballots("traveler_1", ballot)
-        for group_id, ballot in ballot_by_group.items()
+        group_id: script_ballots(
+            "traveler_1", *(ballots if isinstance(ballots, list) else [ballots])
+        )
+        for group_id, ballots in ballots_by_group.items()
     }
-
-    def reply_to(request: ModelRequest, address: str) -> str:
-        script = next((s for id, s in scripts.items() if f"/{id}-C4/" in address), reply_sensibly)
-        return str(script(request, address))
-
-    (team,) = select_groups("team", size=2)
-    groups = [team | {"id": group_id} for group_id in ballot_by_group]
-    return run_negotiation(reply_to, groups=groups, conditions=["C4"], **settings)
+    groups = copy_group("team", *scripts, size=2)
+    return run_negotiation(script_by_group(scripts), groups=groups, conditions=["C4"], **settings)
 
 
 def read_cuisine_ballots(run: Any) -> dict[str, dict[str, Any]]:
@@ -327,33 +328,22 @@ def test_an_unlisted_option_leads_to_one_reask_and_is_then_missing(
         assert set(scored["option"]) == {"barbecue", "diner"}, entry
 
 
-def test_a_new_option_that_was_cut_off_is_not_put_on_the_table(run_negotiation: Runner) -> None:
-    script = script_ballots("traveler_1", {"new_option": "a quiet pla…"})
-    run = run_negotiation(script, groups=select_groups("team"), conditions=["C4"])
-    assert read_ballot(run)["unmatched"] == "a quiet pla…"
-    scored = run.table("scores").filter(topic="cuisine")
-    assert set(scored["option"]) == {"barbecue", "diner"}
-
-
-def test_the_second_reply_counts(run_negotiation: Runner) -> None:
-    ballot = {"top_choice": "undecided", "acceptable": ["undecided", "barbecue"]}
-    script = script_ballots("traveler_1", ballot, {"top_choice": "Barbecues."})
-    run = run_negotiation(script, groups=select_groups("team"), conditions=["C4"])
-    assert read_ballot(run)["top_choice"] == "barbecue" and read_ballot(run)["unmatched"] is None
-
-
-def test_the_second_request_names_what_matched_nothing(run_negotiation: Runner) -> None:
+def test_the_second_request_names_what_matched_nothing_and_its_reply_counts(
+    run_negotiation: Runner,
+) -> None:
     seen: list[str] = []
-    script = script_ballots("traveler_1", {"top_choice": "anything but diner"})
+    ballot = {"top_choice": "undecided", "acceptable": ["barbecue"]}
+    script = script_ballots("traveler_1", ballot, {"top_choice": "Barbecues."})
 
     def reply_to(request: ModelRequest, address: str) -> str:
         if address.endswith("/cuisine/ballots/traveler_1/ask1"):
             seen.append(request.messages[-1].content)
         return str(script(request, address))
 
-    run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     (again,) = seen
-    assert "“anything but diner” is none of the options on the table." in again
+    assert "“undecided” is none of the options on the table." in again
+    assert read_ballot(run)["top_choice"] == "barbecue" and read_ballot(run)["unmatched"] is None
 
 
 def test_a_new_option_enters_by_its_field_alone(run_negotiation: Runner) -> None:
@@ -364,6 +354,8 @@ def test_a_new_option_enters_by_its_field_alone(run_negotiation: Runner) -> None
         "listed": {"top_choice": "none_of_these", "new_option": "Diners"},
         "taken_up": {"top_choice": "none_of_these", "new_option": "anything but diner"},
         "empty": {"top_choice": "none_of_these", "new_option": "none_of_these"},
+        "cut_off": {"new_option": "a quiet pla…"},
+        "true": {"top_choice": "none_of_these", "new_option": True, "acceptable": ["barbecue"]},
     }
     run = run_with_ballots(run_negotiation, ballots)
     row = read_cuisine_ballots(run)
@@ -377,6 +369,12 @@ def test_a_new_option_enters_by_its_field_alone(run_negotiation: Runner) -> None
     # A phrase that contains only listed options leads to a re-ask. "none_of_these" names no option.
     assert (row["taken_up"]["top_choice"], row["taken_up"]["asked_again"]) == (None, True)
     assert (row["empty"]["top_choice"], row["empty"]["asked_again"]) == (None, False)
+    assert (row["true"]["top_choice"], row["true"]["acceptable"]) == (None, "barbecue")
+    # What was cut off is not put on the table.
+    assert row["cut_off"]["unmatched"] == "a quiet pla…"
+    for group_id in ("cut_off", "true"):
+        scored = run.table("scores").filter(topic="cuisine", group_id=group_id)
+        assert set(scored["option"]) == {"barbecue", "diner"}, group_id
 
 
 def test_ways_out_of_a_ballot_are_no_votes(run_negotiation: Runner) -> None:
@@ -404,13 +402,6 @@ def test_the_schemas_have_a_way_out(run_negotiation: Runner) -> None:
         return reply_sensibly(request, address)
 
     run_negotiation(reply_to, groups=select_groups("team"), conditions=["C5"])
-    scores = run_negotiation(
-        script_scores({"diner": 1}),
-        groups=select_groups("team"),
-        conditions=["C4"],
-        ballots="scores",
-    )
-    assert not scores.table("ballots")["missing"].any()
     for title in ("BallotForm", "OwnScores", "FeedbackReply", "GuidedSynthesis"):
         assert next(iter(seen[title]["properties"])) == "declined"
     top = seen["BallotForm"]["properties"]["top_choice"]["enum"]
@@ -459,52 +450,47 @@ def test_words_for_none_are_no_objection(run_negotiation: Runner) -> None:
         assert found == ("", None, False), ballots[group_id]
 
 
-@pytest.mark.parametrize("stated", [False, "false"])
-def test_false_in_a_field_for_words_is_no_option_and_no_objection(
-    run_negotiation: Runner, stated: object
-) -> None:
-    ballot = {"new_option": stated, "hard_no": stated, "objection": stated}
-    run = run_with_ballots(run_negotiation, {"group": ballot})
-    row = read_cuisine_ballots(run)["group"]
-    assert (row["top_choice"], row["acceptable"]) == ("diner", "")
-    assert (row["hard_no"], row["objection"], row["unmatched"]) == ("", None, None)
-    assert set(run.table("scores").filter(topic="cuisine")["option"]) == {"barbecue", "diner"}
+def test_false_in_a_field_for_words_is_no_option_and_no_objection(run_negotiation: Runner) -> None:
+    ballots = {
+        f"group{number}": {"new_option": stated, "hard_no": stated, "objection": stated}
+        for number, stated in enumerate((False, "false"))
+    }
+    run = run_with_ballots(run_negotiation, ballots)
+    for group_id, row in read_cuisine_ballots(run).items():
+        stated = ballots[group_id]["objection"]
+        assert (row["top_choice"], row["acceptable"]) == ("diner", ""), stated
+        assert (row["hard_no"], row["objection"], row["unmatched"]) == ("", None, None), stated
+    options = run.table("scores").filter(topic="cuisine")["option"]
+    assert set(options) == {"barbecue", "diner"}
 
 
-@pytest.mark.parametrize(
-    "objection",
-    [
-        *("I can't take part in anything strenuous.", "I won't do that.", "I can't dance."),
-        "I can't assess the plan because its price is missing.",
-    ],
+FIRM_OBJECTIONS = (
+    *("I can't take part in anything strenuous.", "I won't do that.", "I can't dance."),
+    "I can't assess the plan because its price is missing.",
 )
-def test_a_refusal_of_something_in_an_objection_is_a_firm_no(
-    run_negotiation: Runner, objection: str
+REFUSED_NEW_OPTIONS = ("I would rather not say", "cannot say", "No new options, thanks")
+
+
+def test_a_refusal_is_a_firm_no_in_an_objection_and_nothing_in_a_new_option(
+    run_negotiation: Runner,
 ) -> None:
-    row = read_cuisine_ballots(
-        run_with_ballots(run_negotiation, {"group": {"objection": objection}})
-    )["group"]
-    assert (row["objection"], row["unmatched"], row["missing"]) == (objection, None, False)
-
-
-def test_true_in_the_field_for_a_new_option_adds_none(run_negotiation: Runner) -> None:
-    ballot = {"top_choice": "none_of_these", "new_option": True, "acceptable": ["barbecue"]}
-    row = read_cuisine_ballots(run_with_ballots(run_negotiation, {"group": ballot}))["group"]
-    assert (row["top_choice"], row["acceptable"]) == (None, "barbecue")
-
-
-@pytest.mark.parametrize(
-    "entry", ["I would rather not say", "cannot say", "No new options, thanks"]
-)
-def test_a_refusal_in_place_of_a_new_option_is_on_no_list(
-    entry: str, run_negotiation: Runner
-) -> None:
-    ballot = {"top_choice": "diner", "new_option": entry}
-    run = run_with_ballots(run_negotiation, {"group": ballot})
-    row = read_cuisine_ballots(run)["group"]
-    assert (row["top_choice"], row["acceptable"], row["asked_again"]) == ("diner", "", False)
-    options = {option.casefold() for option in run.table("scores")["option"]}
-    assert "diner" in options and entry.casefold() not in options
+    firm = {f"firm{number}": words for number, words in enumerate(FIRM_OBJECTIONS)}
+    refused = {f"new{number}": words for number, words in enumerate(REFUSED_NEW_OPTIONS)}
+    run = run_with_ballots(
+        run_negotiation,
+        {group_id: {"objection": words} for group_id, words in firm.items()}
+        | {group_id: {"new_option": words} for group_id, words in refused.items()},
+    )
+    rows = read_cuisine_ballots(run)
+    for group_id, words in firm.items():
+        row = rows[group_id]
+        assert (row["objection"], row["unmatched"], row["missing"]) == (words, None, False)
+    for group_id, words in refused.items():
+        row = rows[group_id]
+        found = (row["top_choice"], row["acceptable"], row["asked_again"])
+        assert found == ("diner", "", False), words
+    scores = run.table("scores").filter(topic="cuisine")
+    assert set(scores["option"]) == {"barbecue", "diner"}
 
 
 @pytest.mark.parametrize("entry", ["AI", "Leave", "Vote"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -16,12 +18,14 @@ from folkmoot.studies.negotiation.measures import repeated_statements, satisfact
 from folkmoot.studies.negotiation.rules.operators import Portion
 from tests.studies.negotiation.conftest import (
     Runner,
+    copy_group,
     get_question,
     list_options,
     make_new_share,
     make_share,
     read_session_file,
     reply_sensibly,
+    script_by_group,
     select_groups,
 )
 
@@ -100,55 +104,84 @@ def test_options_at_once_count_by_the_best_unless_one_is_rejected() -> None:
     assert satisfaction_of_members(scores, [*both, Portion("z", ("a",))], -4) == {"b": -4.0}
 
 
-@pytest.mark.parametrize("score", [None, "cannot_say", "cannot say"])
+def run_with_scores(run_negotiation: Runner, scores_by_group: Mapping[str, Any]) -> Any:
+    """Run C3 with a group of two colleagues for each entry. Members give the scores of the entry in
+    private."""
+    scripts = {group_id: script_own_scores(scores) for group_id, scores in scores_by_group.items()}
+    groups = copy_group("team", *scripts, size=2)
+    return run_negotiation(script_by_group(scripts), groups=groups, conditions=["C3"])
+
+
 def test_a_score_that_a_member_cannot_state_is_missing_without_a_reask(
-    run_negotiation: Runner, score: Any
+    run_negotiation: Runner,
 ) -> None:
-    team = select_groups("team", size=2)
-    run = run_negotiation(script_own_scores({"barbecue": score}), groups=team, conditions=["C3"])
-    own = run.table("own_scores").filter(option="barbecue")
-    assert own["score"].is_null().all() and set(own["missing"]) == {"cannot_say"}
+    ways = {"null": None, "value": "cannot_say", "words": "cannot say"}
+    run = run_with_scores(run_negotiation, {name: {"barbecue": way} for name, way in ways.items()})
     assert not [a for a in run.table("answers")["address"] if a.endswith("ask1")]
-    rows = run.table("satisfaction").filter(topic="cuisine")  # all of them get barbecue
-    assert rows["satisfaction"].is_null().all() and set(rows["unknown"]) == {"unknown_option"}
+    for name in ways:
+        own = run.table("own_scores").filter(group_id=name, option="barbecue")
+        assert own["score"].is_null().all() and set(own["missing"]) == {"cannot_say"}, name
+        rows = run.table("satisfaction").filter(group_id=name, topic="cuisine")
+        # All of them get barbecue.
+        assert rows["satisfaction"].is_null().all(), name
+        assert set(rows["unknown"]) == {"unknown_option"}, name
 
 
-@pytest.mark.parametrize("other_score", [3, None])
-@pytest.mark.parametrize("score", ["high", "2-3", True, 9])
 def test_an_unreadable_score_is_unparsed_and_not_the_way_out_of_the_member(
-    run_negotiation: Runner, score: Any, other_score: int | None
+    run_negotiation: Runner,
 ) -> None:
-    scores = {"barbecue": score, "diner": other_score}
-    team = select_groups("team", size=2)
-    run = run_negotiation(script_own_scores(scores), groups=team, conditions=["C3"])
-    rows = run.table("own_scores").filter(topic="cuisine")
-    reasons = dict(rows.select("option", "missing").unique().iter_rows())
-    expected = {"barbecue": "unparsed", "diner": "cannot_say" if other_score is None else None}
-    assert expected.items() <= reasons.items()
-
-
-@pytest.mark.parametrize("other_score", [-4, None])
-def test_two_different_scores_of_an_option_go_back_once_and_are_no_score(
-    run_negotiation: Runner, other_score: int | None
-) -> None:
-    asked: list[str] = []
-
-    def reply_to(request: ModelRequest, address: str) -> str:
-        if not asks_for_own_scores(request) or "/traveler_1/cuisine/" not in address:
-            return reply_sensibly(request, address)
-        asked.append(request.messages[-1].content)
-        stated = [("diner", 2), ("diner", 2), ("barbecue", 3), ("barbecue", other_score)]
-        scores = [{"option": option, "score": score} for option, score in stated]
-        return json.dumps({"reason": "", "scores": scores, "hard_no": []})
-
-    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"])
-    _, again = asked
-    assert "“barbecue” is none of the options to which you gave only one score." in again
-    own = run.table("own_scores").filter(topic="cuisine", member_id="traveler_1")
-    assert set(own.select("option", "score", "missing").rows()) == {
-        ("barbecue", None, "unparsed"),
-        ("diner", 2, None),
+    cases = {
+        f"group{number}": case
+        for number, case in enumerate(product(("high", "2-3", True, 9), (3, None)))
     }
+    run = run_with_scores(
+        run_negotiation,
+        {name: {"barbecue": score, "diner": other} for name, (score, other) in cases.items()},
+    )
+    for name, (score, other) in cases.items():
+        rows = run.table("own_scores").filter(group_id=name, topic="cuisine")
+        reasons = dict(rows.select("option", "missing").unique().iter_rows())
+        expected = {"barbecue": "unparsed", "diner": "cannot_say" if other is None else None}
+        assert expected.items() <= reasons.items(), (score, other)
+
+
+def test_scores_that_contradict_each_other_or_are_incomplete_go_back_once(
+    run_negotiation: Runner,
+) -> None:
+    """An option with two different scores, and one without any, have no score."""
+    stated = {
+        "numbers": [("diner", 2), ("diner", 2), ("barbecue", 3), ("barbecue", -4)],
+        "null": [("diner", 2), ("diner", 2), ("barbecue", 3), ("barbecue", None)],
+        "left_out": [("diner", 2), ("whatever", 1)],
+    }
+    asked: dict[str, list[str]] = {group_id: [] for group_id in stated}
+
+    def script_scores(group_id: str) -> Any:
+        def reply_to(request: ModelRequest, address: str) -> str:
+            if not asks_for_own_scores(request) or "/traveler_1/cuisine/" not in address:
+                return reply_sensibly(request, address)
+            asked[group_id].append(request.messages[-1].content)
+            scores = [{"option": option, "score": score} for option, score in stated[group_id]]
+            return json.dumps({"reason": "", "scores": scores, "hard_no": []})
+
+        return reply_to
+
+    run = run_negotiation(
+        script_by_group({group_id: script_scores(group_id) for group_id in stated}),
+        groups=copy_group("pair", *stated),
+        conditions=["C3"],
+    )
+    again = "“barbecue” is none of the options to which you gave only one score."
+    for group_id, questions in asked.items():
+        assert len(questions) == 2, group_id
+        assert (again in questions[1]) == (group_id != "left_out"), group_id
+        own = run.table("own_scores").filter(
+            group_id=group_id, topic="cuisine", member_id="traveler_1"
+        )
+        missing = dict(own.select("option", "missing").rows())
+        assert dict(own.select("option", "score").rows()) == {"barbecue": None, "diner": 2}
+        if group_id != "left_out":
+            assert missing == {"barbecue": "unparsed", "diner": None}, group_id
 
 
 def test_a_score_that_is_declined_does_not_count(run_negotiation: Runner) -> None:
@@ -175,23 +208,6 @@ def test_scores_of_a_member_who_declines_are_missing(run_negotiation: Runner) ->
     assert set(own["missing"]) == {"declined"} and own["score"].is_null().all()
     rows = run.table("satisfaction").filter(member_id="traveler_2")
     assert set(rows["unknown"]) == {"not_scored"}
-
-
-def test_an_option_without_a_score_goes_back_once(run_negotiation: Runner) -> None:
-    def reply_to(request: ModelRequest, address: str) -> str:
-        if not asks_for_own_scores(request):
-            return reply_sensibly(request, address)
-        scores = [{"option": "diner", "score": 2}, {"option": "whatever", "score": 1}]
-        return json.dumps({"reason": "", "scores": scores, "hard_no": []})
-
-    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"])
-    asked = [a for a in run.table("answers")["address"] if "/traveler_1/cuisine/" in a]
-    assert asked == [
-        "own_scores/pair/traveler_1/cuisine/ask0",
-        "own_scores/pair/traveler_1/cuisine/ask1",
-    ]
-    own = run.table("own_scores").filter(topic="cuisine", member_id="traveler_1")
-    assert dict(own.select("option", "score").rows()) == {"barbecue": None, "diner": 2}
 
 
 @pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
@@ -234,8 +250,8 @@ def decide_only(*topics: str) -> Any:
     return reply_to
 
 
-def mean_of_c3(run: Any, measure: str = "satisfaction") -> float:
-    (value,) = run.table("measures").filter(condition="C3")[measure]
+def mean_of_c3(run: Any, measure: str = "satisfaction", **group: str) -> float:
+    (value,) = run.table("measures").filter(condition="C3", **group)[measure]
     return float(value)
 
 
@@ -276,35 +292,40 @@ def test_a_slot_left_open_is_null_with_its_cause_everywhere(run_negotiation: Run
     assert "Food:" not in run.folder.text("tripcraft/C3.csv")
 
 
-@pytest.mark.parametrize(
-    ("reply", "cause"),
-    [
-        ("Let us all be friends.", "unreadable"),
-        ('{"declined": true}', "declined"),
-        (None, "unreadable"),
-    ],
-)
-def test_what_cannot_be_read_is_missing_and_not_lowest(
-    run_negotiation: Runner, reply: str | None, cause: str
-) -> None:
-    def reply_to(request: ModelRequest, address: str) -> str:
-        if "-C3/cuisine/ask" not in address:
-            return reply_sensibly(request, address)
-        nonsense = [make_share("whatever the others want"), make_share("TBD")]
-        return reply or reply_sensibly(request, address, decision=nonsense)
+def test_what_cannot_be_read_is_missing_and_not_lowest(run_negotiation: Runner) -> None:
+    nonsense = [make_share("whatever the others want"), make_share("TBD")]
 
-    run = run_negotiation(reply_to, groups=select_groups("team", size=2), conditions=["C3"])
-    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
-    assert row["undecided"] == cause
-    rows = run.table("satisfaction")
-    assert set(rows.filter(topic="cuisine")["unknown"]) == {cause}
-    others = rows.filter(pl.col("topic") != "cuisine")["satisfaction"].mean()
-    assert mean_of_c3(run) == pytest.approx(others)
-    assert (
-        mean_of_c3(run, "satisfaction_if_lowest")
-        < mean_of_c3(run)
-        < mean_of_c3(run, "satisfaction_if_highest")
+    def script_decision(reply: str | None) -> Any:
+        def reply_to(request: ModelRequest, address: str) -> str:
+            if "-C3/cuisine/ask" not in address:
+                return reply_sensibly(request, address)
+            return reply or reply_sensibly(request, address, decision=nonsense)
+
+        return reply_to
+
+    cases = {
+        "prose": ("Let us all be friends.", "unreadable"),
+        "refusal": ('{"declined": true}', "declined"),
+        "nonsense": (None, "unreadable"),
+    }
+    run = run_negotiation(
+        script_by_group({name: script_decision(reply) for name, (reply, _) in cases.items()}),
+        groups=copy_group("team", *cases, size=2),
+        conditions=["C3"],
     )
+    for name, (_, cause) in cases.items():
+        (row,) = run.table("decisions").filter(group_id=name, topic="cuisine").to_dicts()
+        assert row["undecided"] == cause, name
+        rows = run.table("satisfaction").filter(group_id=name)
+        assert set(rows.filter(topic="cuisine")["unknown"]) == {cause}, name
+        others = rows.filter(pl.col("topic") != "cuisine")["satisfaction"].mean()
+        mean = mean_of_c3(run, group_id=name)
+        assert mean == pytest.approx(others), name
+        assert (
+            mean_of_c3(run, "satisfaction_if_lowest", group_id=name)
+            < mean
+            < mean_of_c3(run, "satisfaction_if_highest", group_id=name)
+        ), name
 
 
 def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(
