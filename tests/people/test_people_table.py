@@ -128,7 +128,7 @@ def test_a_column_is_recognised_in_every_spelling_of_its_name(tmp_path: Path) ->
 
 def test_problems_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
-    path.write_text("id,age\nx,30\nx,31\n,\n")
+    path.write_text("id,age\nx,30\nx,31\n,\ny,32\n")
     with pytest.raises(InputError) as error:
         read_personas(path)
     assert [(problem.where, problem.key) for problem in error.value.problems] == [

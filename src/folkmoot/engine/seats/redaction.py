@@ -168,7 +168,7 @@ class Words:
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
-        """Return the words `first` to `last` − 1 without escapes, and with equal quotation marks."""
+        """Return the words `first` to `last` − 1 without escapes, and with one quotation mark."""
         start, end = self.character_span(first, last)
         part = self.text[start:end]
         # Most parts are one plain word and need none of this.
