@@ -320,6 +320,13 @@ MISTAKES = {
         '    session.say("ann", "Hello.")',
         "pass the Speaker who said it",
     ),
+    "say nothing": (LAST_LINE, "    session.say(ANN, None)", "say(): text is of type NoneType"),
+    "say a number": (LAST_LINE, "    session.say(ANN, 5)", "say(): text is of type int, not str"),
+    "say a missing answer": (
+        LAST_LINE,
+        '    session.say(ANN, Missing("refused"))',
+        'write say(speaker, "", missing=answer.reason)',
+    ),
     "utterances as rows": (
         LAST_LINE,
         '    session.record("utterances", {"a": 1})',
@@ -421,6 +428,29 @@ def test_a_wrong_return_value_is_reported_with_file_and_line(
     assert result.exit_code == 2, output
     assert message in output and "Internal error" not in output
     assert f"mine.py:{line}: " in output, output
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("codebook=5", "codebook= is no dictionary (write `codebook={"),
+        (
+            "compared_tables='said'",
+            "compared_tables= is no list of texts (write `compared_tables=(",
+        ),
+        ("roles=5", "roles= is no list of texts (write `roles=("),
+        ("question=5", "question= is no text (write `question="),
+    ],
+)
+def test_a_field_of_a_wrong_kind_is_reported(
+    study_folder: Path, monkeypatch: pytest.MonkeyPatch, field: str, message: str
+) -> None:
+    monkeypatch.setenv("FOLKMOOT_TRUST", "1")
+    write_study_with_mistake(study_folder, "Config, protocol)", f"Config, protocol, {field})")
+    result = run_command("check", "mine.yaml")
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2, output
+    assert message in output and "mine.py:" in output
 
 
 def test_the_same_command_runs_after_the_mistake_is_corrected(study_folder: Path) -> None:

@@ -310,6 +310,10 @@ class Scope:
         # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or
         # `ask_detailed(…).address`. An empty public text is a silent turn.
         require_type(speaker, Speaker, "say(): speaker", "pass the Speaker who said it")
+        remedy = (
+            'pass the words; for a missing answer write say(speaker, "", missing=answer.reason)'
+        )
+        require_type(text, str, "say(): text", remedy)
         source = source_of(text)
         if address is None:
             address = source.address if source is not None and source.kind == "utterance" else ""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from folkmoot.engine.settings.author_errors import locate_function
 from folkmoot.hints import join_words
 from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.rows import Row
 
 
 def kinds_of_annotation(annotation: object) -> set[object]:
@@ -56,6 +58,31 @@ OPTIONAL_FUNCTIONS = {
     "with_limit": ("config", "limit"),
     "from_polis": ("conversation", "comment"),
 }
+
+
+_TEXTS = ("name", "title", "question", "reply_unit_name", "source_model")
+_LISTS_OF_TEXTS = ("roles", "compared_tables", "file_suffixes")
+_DICTIONARIES = ("codebook", "importers")
+
+
+def find_wrong_values(study: Any) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the fields of a study type that hold no function, and a remedy."""
+    if not isinstance(study.tables, (tuple, list)) or not all(
+        isinstance(table, type) and issubclass(table, Row) for table in study.tables
+    ):
+        yield "tables= is not a list of classes of rows", "write `tables=(Vote,)`"
+    if not isinstance(study.prompts, (Path, type(None))):
+        yield "prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`'
+    for name in _TEXTS:
+        if not isinstance(getattr(study, name), str):
+            yield f"{name}= is no text", f'write `{name}="…"`'
+    for name in _LISTS_OF_TEXTS:
+        texts = getattr(study, name)
+        if not isinstance(texts, (tuple, list)) or not all(isinstance(text, str) for text in texts):
+            yield f"{name}= is no list of texts", f'write `{name}=("…",)`'
+    for name in _DICTIONARIES:
+        if not isinstance(getattr(study, name), Mapping):
+            yield f"{name}= is no dictionary", f'write `{name}={{"…": …}}`'
 
 
 class WrongFunction(NamedTuple):

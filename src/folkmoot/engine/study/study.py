@@ -44,6 +44,7 @@ from folkmoot.engine.settings.hypotheses import build_hypotheses_finding, read_s
 from folkmoot.engine.study.author_checks import (
     accepts_arguments,
     find_wrong_functions,
+    find_wrong_values,
     is_kind_allowed,
     kinds_of_annotation,
 )
@@ -704,6 +705,8 @@ def check_study(study: Study, name: str = "") -> None:
     for wrong in find_wrong_functions(study):
         own_file, own_line = wrong.location or (file, line)
         fail(wrong.message, wrong.hint, own_file, str(own_line))
+    for message, hint in find_wrong_values(study):
+        fail(message, hint)
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
         fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
     else:
@@ -716,13 +719,6 @@ def check_study(study: Study, name: str = "") -> None:
             ):
                 message = f"config= gives {key}, a key of all studies, another type"
                 fail(message, "choose another name for the key")
-    tables: object = study.tables
-    if not isinstance(tables, (tuple, list)) or not all(
-        isinstance(table, type) and issubclass(table, Row) for table in tables
-    ):
-        fail("tables= is not a list of classes of rows", "write `tables=(Vote,)`")
-    if not isinstance(study.prompts, (Path, type(None))):
-        fail("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
     if problems:
         raise InputError(problems)
 
