@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -34,6 +37,7 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 HALF_ESTIMATE = Estimate(0.5, 0.25, 0.75, 20)
 ESTIMATE_WITHOUT_INTERVAL = Estimate(-0.312, math.nan, math.nan, 1)
 UNKNOWN_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0)
+NO_ROWS = ResultTable((), ())
 
 
 def test_estimates_have_one_format_in_all_scales() -> None:
@@ -123,6 +127,27 @@ def test_a_finding_with_an_interval_names_its_independent_unit() -> None:
     )
     other_table = ResultTable.from_records([{"people_low": 0.1, "people_high": 0.3}])
     assert Finding("f", "F", "", other_table).grid == other_table
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ResultTable(("day",), ((date(2026, 1, 2),),)), "row 1, column day of a Result"),
+        (
+            lambda: ResultTable(("votes",), ((1,), ([2],))),
+            "row 2, column votes of a ResultTable is",
+        ),
+        (lambda: Finding("a", "A", None, NO_ROWS), "says= of a Finding is a NoneType; pass a text"),
+        (lambda: Finding("a", "A", "b.", NO_ROWS, notes="Mind the gap."), "notes= of a Finding is"),
+        (lambda: Finding("a", "A", "b.", NO_ROWS, alarms=(5,)), "alarms= of a Finding is no list"),
+        (lambda: Finding("a", "A", "b.", None), "grid= of a Finding is a NoneType; pass a Result"),
+    ],
+)
+def test_a_part_of_a_finding_with_a_wrong_class_is_named(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
 
 
 def test_a_table_keeps_every_key_of_its_records_and_refuses_rows_of_another_length() -> None:

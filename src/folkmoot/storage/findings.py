@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
     MOST_PRINTED_P,
@@ -52,6 +54,12 @@ class ResultTable:
             if len(row) != len(self.columns):
                 cells = f"{len(row)} cells in place of {len(self.columns)}"
                 raise ValueError(f"row {number} of a ResultTable has {cells}")
+            for column, cell in zip(self.columns, row, strict=True):
+                if cell is not None and not isinstance(cell, (str, int, float, np.generic)):
+                    raise ValueError(
+                        f"row {number}, column {column} of a ResultTable is a "
+                        f"{type(cell).__name__}; pass a text, a number, True, False or None"
+                    )
 
     def cells_of(self, column: str) -> list[TableCell]:
         """Return the cells of a column, or an empty list if there is no such column."""
@@ -182,8 +190,8 @@ class Finding:
 
         Finding("votes", "Votes", "The park won.", ResultTable(("option", "votes"), (("Park", 6),)))
 
-    Raises ValueError if the finding has an interval but no `unit`. If there are fewer than five
-    units, the finding's intervals and p-values are removed.
+    Raises ValueError if a part has a wrong class, or if the finding has an interval but no `unit`.
+    If there are fewer than five units, the finding's intervals and p-values are removed.
     """
 
     # Such a finding is an illustration, and its sentence then says so.
@@ -214,6 +222,19 @@ class Finding:
     primary: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("key", "title", "says", "section", "unit"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ValueError(f"{name}= of a Finding is a {type(value).__name__}; pass a text")
+        for name in ("notes", "alarms"):
+            texts = getattr(self, name)
+            # A text would be taken apart into its letters.
+            is_list = isinstance(texts, (tuple, list))
+            if not is_list or not all(isinstance(text, str) for text in texts):
+                raise ValueError(f'{name}= of a Finding is no list of texts; pass ("…",)')
+        if not isinstance(self.grid, ResultTable):
+            raise ValueError(
+                f"grid= of a Finding is a {type(self.grid).__name__}; pass a ResultTable"
+            )
         if not (self.unit and self.units) and _has_intervals(self):
             raise ValueError(
                 f"the finding {self.key} has an interval but no independent unit: "
