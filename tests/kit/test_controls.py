@@ -42,7 +42,7 @@ from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from folkmoot.storage.tables import write_table
 from tests.conftest import SharedFolder
-from tests.contract.small import people_of, small_study
+from tests.contract.small import SMALL, people_of, small_study
 from tests.engine.test_seats import build_seat_host
 from tests.sweeps import sample_daily
 
@@ -54,6 +54,8 @@ topic:
 conditions: [simple_voting, acp]
 participants_per_condition: 20
 personas: {source: quota}
+max_clarification_exchanges: 1
+coding: off
 """
 
 
@@ -64,6 +66,17 @@ def run_pilot(folder: Path, participants_per_condition: int = 20, **respondent: 
     settings = PILOT.replace("20", str(participants_per_condition))
     study.write_text(f"{settings}respondent: {json.dumps(respondent)}\n")
     return folkmoot.run(study, model="synthetic", out=folder / "run").folder
+
+
+def write_one_group(folder: Path, settings: str = "") -> Path:
+    """Write the study file of a single focus group.
+
+    The small study has four, and controls would run each of them again.
+    """
+    path = folder / "group.yaml"
+    group = SMALL["focus_group"].partition("replications")[0]
+    path.write_text(f"study: focus_group\n{group}{settings}\n", "utf-8")
+    return path
 
 
 @pytest.fixture
@@ -510,10 +523,9 @@ def test_the_table_of_variance_names_each_attribute_and_is_verified(sound_run: P
     assert folkmoot.load(run.path).verify().differences == []
 
 
-def test_controls_of_a_fork_repeat_its_decisions(
-    run_of_small_study: Callable[[str], Path], tmp_path: Path
-) -> None:
-    base_run = folkmoot.load(shutil.copytree(run_of_small_study("focus_group"), tmp_path / "run"))
+def test_controls_of_a_fork_repeat_its_decisions(tmp_path: Path) -> None:
+    study = write_one_group(tmp_path)
+    base_run = folkmoot.run(study, model="synthetic", out=tmp_path / "run")
     utterances = base_run.table("utterances").filter(speaker_role="participant", public=True)
     fork = folkmoot.fork(base_run, utterances["utterance_id"][0], say="I have no use for it.",
                          out=tmp_path / "fork")  # fmt: skip
@@ -541,7 +553,7 @@ def _decline_some_final_votes(request: ModelRequest, address: str) -> Completion
 def test_a_declined_vote_is_no_answer_for_controls(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     settings = "controls: {negative: false, order: true, no_persona: true}"
-    study.write_text(f"{PILOT}coding: off\nmax_clarification_exchanges: 1\n{settings}\n", "utf-8")
+    study.write_text(f"{PILOT}{settings}\n", "utf-8")
     provider = ScriptedProvider(_decline_some_final_votes)
     run = folkmoot.run(study, model="scripted", provider=provider, out=tmp_path / "run").folder
     assert run.read_table("participants")["position_changed"].drop_nulls().sum() == 0
@@ -564,7 +576,7 @@ def test_controls_planned_by_an_earlier_version_keep_declined_votes(
     """Such controls are verified with the rows that the earlier version has written."""
     study = tmp_path / "study.yaml"
     settings = "controls: {negative: false, order: true}"
-    study.write_text(f"{PILOT}coding: off\nmax_clarification_exchanges: 1\n{settings}\n", "utf-8")
+    study.write_text(f"{PILOT}{settings}\n", "utf-8")
     provider = ScriptedProvider(_decline_some_final_votes)
     with monkeypatch.context() as earlier:
         earlier.setattr(asking, "_is_planned_earlier", lambda _run, _key: True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+
+import pytest
 
 import folkmoot
 from folkmoot.engine.run.execution import RunOptions
@@ -10,21 +13,29 @@ from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, ControlRow
 from folkmoot.storage.run_folder import RunFolder
-from tests.contract.small import SMALL
+from tests.conftest import SharedFolder
 from tests.earlier_controls import plan_controls_without
-from tests.kit.test_controls import PILOT, read_records
+from tests.kit.test_controls import PILOT, read_records, write_one_group
 
 CONTROLS = {"negative": [{"id": "pet", "text": "A cat or a dog?", "options": ["cat", "dog"]}]}
 
 
-def run_focus_group(folder: Path) -> RunFolder:
-    study = folder / "group.yaml"
-    study.write_text(f"study: focus_group\n{SMALL['focus_group']}control: alone\n", "utf-8")
-    return folkmoot.run(study, model="synthetic", out=folder / "run").folder
+@pytest.fixture
+def focus_group(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
+    """Copy the run of one focus group whose participants are interviewed alone, too."""
+
+    def run_study(folder: Path) -> None:
+        study = write_one_group(folder, "control: alone")
+        folkmoot.run(study, model="synthetic", out=folder / "run")
+
+    shared = shared_folder("controls/decisions_apart", run_study)
+    return RunFolder(shutil.copytree(shared / "run", tmp_path / "run"))
 
 
-def test_the_decision_after_the_discussion_is_final_beside_interviews_alone(tmp_path: Path) -> None:
-    run = run_focus_group(tmp_path)
+def test_the_decision_after_the_discussion_is_final_beside_interviews_alone(
+    focus_group: RunFolder,
+) -> None:
+    run = focus_group
     controls = run_controls(run, {**CONTROLS, "order": True, "same_length": True}, RunOptions())
     rows = controls.read_table(ControlRow.table)
     times = rows.select("moment", "decision_address").unique().rows()
@@ -51,7 +62,7 @@ def test_the_decision_after_the_discussion_is_final_beside_interviews_alone(tmp_
 
 def test_the_final_vote_is_final_beside_a_delayed_one(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
-    settings = PILOT.replace("20", "2") + "coding: off\ndelayed_vote: true\n"
+    settings = PILOT.replace("20", "2") + "delayed_vote: true\n"
     study.write_text(settings, "utf-8")
     run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
     rows = run_controls(run, CONTROLS, RunOptions()).read_table(ControlRow.table)
@@ -64,9 +75,9 @@ def test_the_final_vote_is_final_beside_a_delayed_one(tmp_path: Path) -> None:
 
 
 def test_controls_of_an_earlier_version_keep_the_interview_as_the_final_decision(
-    tmp_path: Path,
+    focus_group: RunFolder,
 ) -> None:
-    run = run_focus_group(tmp_path)
+    run = focus_group
     with plan_controls_without("decisions_apart"):
         rows = run_controls(run, CONTROLS, RunOptions()).read_table(ControlRow.table)
     final = rows.filter(moment="final")["decision_address"].to_list()

@@ -35,28 +35,32 @@ pilot_id: controlled
 topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
-conditions: [simple_voting, simple_passive, clarified_passive]
+conditions: {conditions}
+coding: off
 participants_per_condition: {size}
 personas: {{source: quota}}
 respondent: {knobs}
 controls: {{negative: false, retest: false, {controls}}}
 """
 ALL_CONTROLS = "no_persona: true, same_length: true, order: true"
+WITH_INTERVIEWS = "[simple_voting, simple_passive, clarified_passive]"
+ONLY_VOTING = "[simple_voting]"
 
 
 def run_voting(
-    folder: Path, size: int = 6, controls: str = ALL_CONTROLS, **knobs: float
+    folder: Path, conditions: str, size: int, controls: str = ALL_CONTROLS, **knobs: float
 ) -> RunFolder:
     folder.mkdir(exist_ok=True)
     path = folder / "study.yaml"
-    path.write_text(STUDY.format(size=size, knobs=json.dumps(knobs), controls=controls))
+    settings = {"conditions": conditions, "size": size, "controls": controls}
+    path.write_text(STUDY.format(knobs=json.dumps(knobs), **settings))
     return folkmoot.run(path, model="synthetic", out=folder / "run").folder
 
 
 @pytest.fixture(scope="module")
 def small_voting_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Make a run with controls and six participants per condition. Tests only read it."""
-    return run_voting(tmp_path_factory.mktemp("voted"))
+    return run_voting(tmp_path_factory.mktemp("voted"), WITH_INTERVIEWS, size=6)
 
 
 def iterate_requests(
@@ -167,17 +171,16 @@ def test_decisions_that_are_left_out_are_counted_at_each_moment() -> None:
 
 
 def test_effects_of_length_and_order_are_found(tmp_path: Path) -> None:
-    sound = read_findings(run_voting(tmp_path / "sound", 40))
+    sound = read_findings(run_voting(tmp_path / "sound", WITH_INTERVIEWS, 30))
     assert not any(finding.alarms for finding in sound.values())
-    faulty = read_findings(
-        run_voting(tmp_path / "length", 40, "same_length: true", length_bias=0.6)
+    length = run_voting(
+        tmp_path / "length", WITH_INTERVIEWS, 30, "same_length: true", length_bias=0.6
     )
-    assert any(
-        "equal length" in length_alarm
-        for length_alarm in faulty["where_the_effect_comes_from"].alarms
-    )
-    faulty = read_findings(run_voting(tmp_path / "order", 40, "order: true", position_bias=1.5))
-    assert any("order" in alarm for alarm in faulty["answers_in_each_version"].alarms)
+    alarms = read_findings(length)["where_the_effect_comes_from"].alarms
+    assert any("equal length" in alarm for alarm in alarms)
+    order = run_voting(tmp_path / "order", ONLY_VOTING, 30, "order: true", position_bias=1.5)
+    alarms = read_findings(order)["answers_in_each_version"].alarms
+    assert any("order" in alarm for alarm in alarms)
 
 
 @pytest.mark.parametrize("length", [0, 1, 5, 60, 800, 4000])
