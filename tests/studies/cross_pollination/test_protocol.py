@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -236,12 +237,14 @@ def test_dialogues_the_longest_chains_start_before_the_other_final_votes(tmp_pat
     assert first == sorted(first)
 
 
-def test_a_second_vote_is_a_stage_only_with_a_revote(tmp_path: Path) -> None:
-    for revote in (False, True):
-        cast = Cast()
-        done = run_scripted(tmp_path / str(revote), cast, revote=revote)
+def test_a_second_vote_is_a_stage_only_with_a_revote(
+    plain_run: tuple[Run, Cast], tmp_path: Path
+) -> None:
+    cast = Cast()
+    revoted = run_scripted(tmp_path, cast, revote=True), cast
+    for (done, asked), revote in ((plain_run, False), (revoted, True)):
         assert ("second_vote: started" in done.folder.text("run.log")) is revote
-        assert len(cast.of("second_vote")) == 6 * revote
+        assert len(asked.of("second_vote")) == 6 * revote
         final = {p["final_choice"] for p in read_participants(done, "simple_voting")}
         assert final == ({JOBS} if revote else {None})
 
@@ -368,7 +371,9 @@ def test_after_an_early_end_the_reason_of_every_missing_vote_is_that_end(tmp_pat
         assert str(row["reasons"]).startswith("terminated early: 91.7% of 24 first votes")
 
 
-def test_a_cluster_without_a_description_is_kept_and_not_shown(tmp_path: Path) -> None:
+def test_a_cluster_without_a_description_is_kept_and_not_shown(
+    plain_run: tuple[Run, Cast], tmp_path: Path
+) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
@@ -386,23 +391,12 @@ def test_a_cluster_without_a_description_is_kept_and_not_shown(tmp_path: Path) -
     assert f"no description of {PARKS}_cluster_0" in done.folder.text("run.log")
     for content in {p["cross_pollination_content"] for p in read_participants(done)} - {None}:
         assert content.count("Position ") == sum(c["description"] != "" for c in filed)
-
-
-def test_findings_name_clusters_that_no_reader_was_shown(
-    plain_run: tuple[Run, Cast], tmp_path: Path
-) -> None:
-    def declining(request: ModelRequest, address: str) -> str:
-        if f"/{PARKS}_cluster_0/" in address:
-            raise RefusedError("no", reason="content_filter")
-        return Cast().usual(request, address)
-
-    def notes(done: Run) -> str:
-        headline, *_ = compute_findings(done.folder)
-        return " ".join(headline.alarms)
-
-    assert "shown to no reader" not in notes(plain_run[0])
-    told = notes(run_scripted(tmp_path / "part", Cast(summaries=declining)))
-    assert f"no description of 1 cluster: {PARKS}_cluster_0." in told
+    # The first finding names a cluster that no reader was shown.
+    headline, *_ = compute_findings(plain_run[0].folder)
+    assert "shown to no reader" not in " ".join(headline.alarms)
+    headline, *_ = compute_findings(done.folder)
+    told = f"no description of 1 cluster: {PARKS}_cluster_0."
+    assert told in " ".join(headline.alarms)
 
 
 STAGES = ("initial_vote", "clarification", "summaries", "adversarial_dialogue", "cross_pollination")
@@ -480,27 +474,28 @@ def test_a_declined_vote_is_recorded_and_reported_as_declined(tmp_path: Path) ->
     assert told.verdict == "failed" and "8" in told.says and "None" not in told.says
 
 
-@pytest.mark.parametrize("way", ["none_of_these", "declined"])
-def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: Path) -> None:
+def test_a_final_vote_for_no_option_is_null_with_its_reason(tmp_path: Path) -> None:
+    ways = ("none_of_these", "declined", None)  # the last third votes for an option
+
     def undecided(request: ModelRequest, address: str) -> str:
+        way = ways[number(address) % 3]
         if request.schema is not None:
             return json.dumps({"stated": way})
-        return "Both have their points." if number(address) % 2 else JOBS
+        return JOBS if way is None else "Both have their points."
 
     done = run_scripted(tmp_path, Cast(cross_pollination=undecided))
-    odd = [
-        p
-        for p in read_participants(done, "simple_passive")
-        if number(f"/{p['participant_id']}/") % 2
-    ]
-    assert odd
-    for record in odd:
-        assert record["initial_choice"] and record["final_choice"] is None
-        assert (record["status"], record["error_message"]) == ("skipped", f"final vote: {way}")
-    summary = done.folder.read_json("summary.json")["by_condition"]["simple_passive"]
-    assert (summary["skipped"], summary["failed"]) == (len(odd), 0)
+    readers = read_participants(done, "simple_passive")
     says = next(f.says for f in done.findings if f.key == "votes")
-    assert f"Missing final votes: {way} " in says
+    for way in ("none_of_these", "declined"):
+        odd = [p for p in readers if ways[number(f"/{p['participant_id']}/") % 3] == way]
+        assert odd, way
+        for record in odd:
+            assert record["initial_choice"] and record["final_choice"] is None
+            assert (record["status"], record["error_message"]) == ("skipped", f"final vote: {way}")
+        assert re.search(rf"Missing final votes: [^.]*\b{way} \d", says), says
+    summary = done.folder.read_json("summary.json")["by_condition"]["simple_passive"]
+    skipped = sum(ways[number(f"/{p['participant_id']}/") % 3] is not None for p in readers)
+    assert (summary["skipped"], summary["failed"]) == (skipped, 0)
 
 
 PERCENT_OPTIONS = ("10 %", "5 %", "0 %")

@@ -116,36 +116,45 @@ def test_clarified_intents_are_reported_beside_those_of_the_first_reply(
     assert str(row[3]).startswith("differs: at most half would buy it") == is_conclusion
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ({"declined": True}, "declined"),
-        ({"declined": True, "opinion": "No.", "position": 1}, "declined"),
-        ({"opinion": "I do not know such things.", "position": None}, "cannot_say"),
-        ({"opinion": "I do not know such things.", "position": "cannot say"}, "cannot_say"),
-        ({"opinion": "None of it.", "position": "none_of_these"}, "cannot_say"),
-    ],
-)
-def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(
-    tmp_path: Path, said: dict[str, object], reason: str
-) -> None:
+NOT_STATED: dict[tuple[str, str], tuple[dict[str, object], str]] = {
+    ("group_001", "p_0001"): ({"declined": True}, "declined"),
+    ("group_001", "p_0002"): ({"declined": True, "opinion": "No.", "position": 1}, "declined"),
+    ("group_001", "p_0003"): (
+        {"opinion": "I do not know such things.", "position": None},
+        "cannot_say",
+    ),
+    ("group_001", "p_0004"): (
+        {"opinion": "I do not know such things.", "position": "cannot say"},
+        "cannot_say",
+    ),
+    ("group_002", "p_0001"): (
+        {"opinion": "None of it.", "position": "none_of_these"},
+        "cannot_say",
+    ),
+}
+
+
+def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(tmp_path: Path) -> None:
     def silent(request: ModelRequest, address: str) -> str:
-        if schema_title(request) == "PrivateOpinion" and "p_0002" in address:
-            return json.dumps(said)
+        if schema_title(request) == "PrivateOpinion":
+            for (group, who), (said, _) in NOT_STATED.items():
+                if group in address and who in address:
+                    return json.dumps(said)
         return reply_plainly(request, address)
 
     scripted = ScriptedProvider(silent, keep_requests=True)
-    run = run_focus_group(tmp_path, SMALL, provider=scripted)
-    own = run.read_table("statements").filter(pl.col("persona_id") == "p_0002")
-    assert own["position"].null_count() == own.height == 3
-    assert set(own["missing"]) == {reason}
+    run = run_focus_group(tmp_path, f"{SMALL}replications: 2\n", provider=scripted)
+    for (group, who), (said, reason) in NOT_STATED.items():
+        own = run.read_table("statements").filter(group=group, persona_id=who)
+        assert own["position"].null_count() == own.height == 3, said
+        assert set(own["missing"]) == {reason}, said
     # It was said the first time, and not asked for again.
     assert not [a for a, _ in scripted.seen if a.startswith("discussion/") and ".r" in a]
     found = read_findings(run)
-    assert f"not counted: 2 {reason}." in found["positions"].says
+    assert "not counted: 6 cannot_say, 4 declined." in found["positions"].says
     # The check counts all three statements, whether they are missing as a whole or in one field.
     checks = {row[0]: row[-1] for row in found[RESPONDENT_CHECKS_KEY].grid.rows}
-    assert f"({reason} 3)" in str(checks[REFUSALS_TITLE])
+    assert "(cannot_say 9, declined 6)" in str(checks[REFUSALS_TITLE])
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -281,10 +290,16 @@ def test_a_position_that_stays_unreadable_is_not_called_cannot_say(tmp_path: Pat
     assert set(heard["reading_missing"].drop_nulls()) == {"unparsed"}
 
 
-@pytest.mark.parametrize("nothing", ["N/A", "None.", "null", "…", "-"])
-def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path, nothing: str) -> None:
+def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path) -> None:
+    """In each group, moderator and participants say another one."""
+    words = ("N/A", "None.", "null", "…", "-")
+
     def empty(request: ModelRequest, address: str) -> str:
         said = reply_plainly(request, address)
+        found = re.search(r"group_(\d+)", address)
+        if found is None:
+            return said
+        nothing = words[int(found[1]) - 1]
         fields = {
             "PhaseGuide": {"questions": [nothing]},
             "NextQuestion": {"question": nothing},
@@ -292,8 +307,11 @@ def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path, nothin
         }.get(schema_title(request))
         return said if fields is None else json.dumps({**json.loads(said), **fields})
 
-    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(empty))
-    assert nothing not in set(run.read_table("utterances")["text"])
-    assert set(run.read_table("statements")["missing"]) == {"unparsed"}
-    questions = run.read_table("utterances").filter(speaker_role="moderator")
-    assert questions.height  # those of the packaged guide
+    study = f"{SMALL}replications: {len(words)}\n"
+    run = run_focus_group(tmp_path, study, provider=ScriptedProvider(empty))
+    utterances, statements = run.read_table("utterances"), run.read_table("statements")
+    assert not set(words) & set(utterances["text"])
+    assert set(statements["missing"]) == {"unparsed"}
+    # The questions are those of the packaged guide.
+    asked = utterances.filter(speaker_role="moderator")
+    assert asked["group"].n_unique() == statements["group"].n_unique() == len(words)
