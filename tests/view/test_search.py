@@ -159,6 +159,14 @@ def test_all_runs_are_searched_at_once(outputs: Path, page_server: PageServer) -
     assert "repl" not in search_all_runs(page_server, "wombat")
 
 
+def test_speakers_of_all_runs_are_listed_with_what_they_said(page_server: PageServer) -> None:
+    page_text = search_all_runs(page_server, "moderator")
+    links = re.findall(r'href="([^"]*/search\?by=[^"]*)"', page_text)
+    assert {link.split("/")[2] for link in links} >= {"focus_group", "town_hall"}
+    for link in links:
+        assert "<h1>Said by" in page_server.get(html.unescape(link)).text
+
+
 def test_a_run_that_cannot_be_searched_does_not_stop_the_others(
     outputs: Path, run_copy: Path
 ) -> None:

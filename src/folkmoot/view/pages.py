@@ -472,13 +472,13 @@ class Reader:
         )
         names = self.runs.run_names()
         opened_later = [(name, partial(self.runs.run, name)) for name in names[start:]]
-        results, searched_count = self.searches.find_in_runs(
+        found, searched_count = self.searches.find_in_runs(
             opened_later if query.strip() else (), query
         )
-        bases = {name: _base_address(name) for name, _ in results}
+        bases = {in_run.run: _base_address(in_run.run) for in_run in found}
         return render_page(
             "search_all.html.j2",
-            {"find": query, "found": results, "bases": bases, "start": start, "all": len(names),
+            {"find": query, "found": found, "bases": bases, "start": start, "all": len(names),
              "upto": start + searched_count if query.strip() else len(names)},
         )  # fmt: skip
 

@@ -83,6 +83,14 @@ class SearchResult(NamedTuple):
     why: str = ""
 
 
+class FoundInRun(NamedTuple):
+    """What a search in several runs found in one of them."""
+
+    run: str
+    replies: SearchResult
+    speakers: list[FoundSpeaker]
+
+
 class Searches:
     """The search indices of all runs."""
 
@@ -139,28 +147,31 @@ class Searches:
 
     def find_in_runs(
         self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
-    ) -> tuple[list[tuple[str, SearchResult]], int]:
+    ) -> tuple[list[FoundInRun], int]:
         """Search several runs until a time limit. Returns results and the number of searched runs.
 
         - `runs`: pairs of the name of a run and a function that opens the run.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
-        results: list[tuple[str, SearchResult]] = []
+        found: list[FoundInRun] = []
         for searched_count, (name, open_run) in enumerate(runs):
             seconds_left = deadline - time.monotonic()
             if seconds_left <= 0:
-                return results, searched_count
+                return found, searched_count
+            speakers: list[FoundSpeaker] = []
             try:
-                result = self.find_replies(
-                    open_run(), query, max_hits=MAX_HITS_PER_RUN, wait=seconds_left
+                run = open_run()
+                speakers = find_speakers(run, query)
+                replies = self.find_replies(
+                    run, query, max_hits=MAX_HITS_PER_RUN, wait=seconds_left
                 )
             except (*DAMAGED, HTTPException) as error:
-                result = SearchResult([], 0, 1.0, str(error))
-            if result.indexed < 1 and not result.why:
-                return results, searched_count
-            if result.total or result.why:
-                results.append((name, result))
-        return results, len(runs)
+                replies = SearchResult([], 0, 1.0, str(error))
+            if replies.indexed < 1 and not replies.why:
+                return found, searched_count
+            if replies.total or replies.why or speakers:
+                found.append(FoundInRun(name, replies, speakers))
+        return found, len(runs)
 
     def _update_index(self, run: RunFolder, wait: float) -> None:
         with self._lock:
