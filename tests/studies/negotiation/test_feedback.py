@@ -12,10 +12,12 @@ import polars as pl
 from folkmoot.models.request import ModelRequest
 from tests.studies.negotiation.conftest import (
     Runner,
+    copy_group,
     make_new_share,
     make_share,
     read_session_file,
     reply_sensibly,
+    script_by_group,
     select_groups,
 )
 
@@ -39,21 +41,20 @@ def script_revisions(topic: str, *rounds: dict[str, Any]) -> Any:
 
 def run_with_revisions(
     run_negotiation: Runner,
-    changes: Mapping[str, dict[str, Any]],
+    changes: Mapping[str, Any],
     conditions: Sequence[str] = ("C4", "C5"),
+    *,
+    topic: str = "cuisine",
+    group: str = "team",
 ) -> Any:
-    """Run the colleagues once per group id, with these changes in the first round on cuisine."""
+    """Run a group once per new id, with these changes in the first round on a topic, or with a list
+    of changes, one for each round."""
     scripts = {
-        group_id: script_revisions("cuisine", change) for group_id, change in changes.items()
+        group_id: script_revisions(topic, *(change if isinstance(change, list) else [change]))
+        for group_id, change in changes.items()
     }
-
-    def reply_to(request: ModelRequest, address: str) -> str:
-        script = next((s for id, s in scripts.items() if f"/{id}-C" in address), reply_sensibly)
-        return str(script(request, address))
-
-    (team,) = select_groups("team")
-    groups = [team | {"id": group_id} for group_id in changes]
-    return run_negotiation(reply_to, groups=groups, conditions=[*conditions])
+    groups = copy_group(group, *changes)
+    return run_negotiation(script_by_group(scripts), groups=groups, conditions=[*conditions])
 
 
 def read_slot_state(run: Any, group: str, condition: str = "C5", topic: str = "cuisine") -> Any:
@@ -243,18 +244,14 @@ def test_a_firm_no_to_what_only_the_mediator_names_counts(run_negotiation: Runne
         "hard_no": ["karaoke dinner"],
         "resolved": True,
     }
-    run = run_negotiation(
-        script_revisions("cuisine", karaoke), groups=select_groups("team"), conditions=["C5"]
-    )
-    first = run.table("feedback").filter(topic="cuisine").to_dicts()[0]
+    later = [{"decision": [], "hard_no": ["karaoke dinner"]}, karaoke | {"hard_no": []}]
+    run = run_with_revisions(run_negotiation, {"at_once": karaoke, "later": later}, ["C5"])
+    rounds = run.table("feedback").filter(topic="cuisine")
+    first = rounds.filter(group_id="at_once").to_dicts()[0]
     assert (first["resolved"], first["refused_because"]) == (False, "rejected")
     assert first["refused_options"] == "karaoke dinner"
 
-    later = [{"decision": [], "hard_no": ["karaoke dinner"]}, karaoke | {"hard_no": []}]
-    run = run_negotiation(
-        script_revisions("cuisine", *later), groups=select_groups("team"), conditions=["C5"]
-    )
-    again = run.table("feedback").filter(topic="cuisine")["refused_because"].to_list()
+    again = rounds.filter(group_id="later")["refused_because"].to_list()
     assert again == [None, "rejected"]
 
 
@@ -320,14 +317,6 @@ def test_a_required_split_is_revised_as_a_split_or_stays(run_negotiation: Runner
         "final_revised_decision": "All to the zoo",
         "decision": [make_new_share("zoos and aquariums")],
     }
-    run = run_negotiation(
-        script_revisions("attraction", together), groups=select_groups("team"), conditions=["C5"]
-    )
-    state = read_slot_state(run, "team", topic="attraction")
-    assert state["source"] == "operator" and state["subgrouping_required"]
-    rows = run.table("feedback").filter(topic="attraction")
-    assert rows["refused_because"].to_list()[0] == "split"
-
     parted = {
         "final_revised_decision": "Colleague 3 goes along to the parks",
         "decision": [
@@ -335,10 +324,13 @@ def test_a_required_split_is_revised_as_a_split_or_stays(run_negotiation: Runner
             make_share("nature parks", "Colleague 2", "Colleague 3", "Colleague 4"),
         ],
     }
-    run = run_negotiation(
-        script_revisions("attraction", parted), groups=select_groups("team"), conditions=["C5"]
-    )
-    state = read_slot_state(run, "team", topic="attraction")
+    changes = {"together": together, "parted": parted}
+    run = run_with_revisions(run_negotiation, changes, ["C5"], topic="attraction")
+    state = read_slot_state(run, "together", topic="attraction")
+    assert state["source"] == "operator" and state["subgrouping_required"]
+    rows = run.table("feedback").filter(group_id="together", topic="attraction")
+    assert rows["refused_because"].to_list()[0] == "split"
+    state = read_slot_state(run, "parted", topic="attraction")
     split = state["subgroup_assignment"]
     assert split["method"] == "stated_in_feedback"
     assert [m["name"] for m in split["group_a"]["members"]] == ["Colleague 1"]
@@ -364,23 +356,29 @@ def test_words_alone_change_nothing(run_negotiation: Runner) -> None:
     assert run.table("feedback").filter(topic="cuisine")["change"].is_null().all()
 
 
-def test_a_revision_that_changes_only_times_is_a_change(run_negotiation: Runner) -> None:
-    change = {
+def test_a_revision_that_changes_only_times_or_only_members_is_a_change(
+    run_negotiation: Runner,
+) -> None:
+    times = {
         "final_revised_decision": "Barbecue for everyone",
         "decision": [make_share("barbecue", when="Day 2")],
     }
-    run = run_negotiation(
-        script_revisions("cuisine", change), groups=select_groups("team"), conditions=["C5"]
-    )
-    state = read_slot_state(run, "team")
+    members = [
+        {"decision": [make_share("barbecue"), make_share("diner", *names, when="Day 2")]}
+        for names in (("Colleague 1",), ("Colleague 1", "Colleague 3"))
+    ]
+    run = run_with_revisions(run_negotiation, {"times": times, "members": members}, ["C5"])
+    state = read_slot_state(run, "times")
     assert (state["source"], state["portions"][0]["when"]) == ("feedback", "Day 2")
     assert state["resolution_text"] == "Barbecue for everyone (Day 2)"
-    payload = read_session_file(run, "team", "C5", "planner_payload")["feedback_overrides"][
+    payload = read_session_file(run, "times", "C5", "planner_payload")["feedback_overrides"][
         "cuisine"
     ]
     assert payload["explanation"] == (
         "Now barbecue for everyone (Day 2); no longer barbecue for everyone"
     )
+    text = read_slot_state(run, "members")["resolution_text"]
+    assert text == "Barbecue for everyone; diner for Colleague 1 and Colleague 3 (Day 2)"
 
 
 def test_days_swapped_between_the_same_options_are_a_change(run_negotiation: Runner) -> None:
@@ -389,30 +387,15 @@ def test_days_swapped_between_the_same_options_are_a_change(run_negotiation: Run
     stood = read_session_file(c4, "pair", "C4", "decisions")["attraction"]["portions"]
     swapped = {"Day 1": "Day 2", "Day 2": "Day 1", "Day 3": "Day 3"}
     change = {"decision": [make_share(p["option"], when=swapped[p["when"]]) for p in stood]}
-    run = run_negotiation(
-        script_revisions("attraction", change), groups=select_groups("pair"), conditions=["C5"]
-    )
-    first = run.table("feedback").filter(topic="attraction").to_dicts()[0]
+    same = {"decision": [make_share(p["option"], when=p["when"].lower()) for p in reversed(stood)]}
+    changes = {"swapped": change, "same": same}
+    run = run_with_revisions(run_negotiation, changes, ["C5"], topic="attraction", group="pair")
+    rounds = run.table("feedback").filter(topic="attraction")
+    first = rounds.filter(group_id="swapped").to_dicts()[0]
     assert first["refused_because"] is None and "Day 2" in first["change"]
     # The same days in another order of entries are no change.
-    same = {"decision": [make_share(p["option"], when=p["when"].lower()) for p in reversed(stood)]}
-    run = run_negotiation(
-        script_revisions("attraction", same), groups=select_groups("pair"), conditions=["C5"]
-    )
-    assert run.table("feedback").filter(topic="attraction")["change"].is_null().all()
-
-
-def test_a_revision_that_changes_only_members_is_a_change(run_negotiation: Runner) -> None:
-    rounds = [
-        [make_share("barbecue"), make_share("diner", "Colleague 1", when="Day 2")],
-        [make_share("barbecue"), make_share("diner", "Colleague 1", "Colleague 3", when="Day 2")],
-    ]
-    changes = [{"decision": decision} for decision in rounds]
-    run = run_negotiation(
-        script_revisions("cuisine", *changes), groups=select_groups("team"), conditions=["C5"]
-    )
-    text = read_slot_state(run, "team")["resolution_text"]
-    assert text == "Barbecue for everyone; diner for Colleague 1 and Colleague 3 (Day 2)"
+    unchanged = rounds.filter(group_id="same")
+    assert unchanged.height and unchanged["change"].is_null().all()
 
 
 def test_the_mediator_is_shown_the_decision_and_its_rejections(run_negotiation: Runner) -> None:

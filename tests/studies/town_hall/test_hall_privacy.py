@@ -11,9 +11,11 @@ import pytest
 
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 
 from .hall_script import (
     CallKey,
+    answer_in_any_session,
     answer_in_one_session,
     answer_plainly,
     make_model,
@@ -69,17 +71,23 @@ class ReadPrompts(Protocol):
 
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory: pytest.TempPathFactory) -> ReadPrompts:
-    """Return a function of the level and of the history: all prompts of that hall, run once."""
+    """Return a function of the level and of the history: all prompts of that level. A hall with all
+    levels is run once for each history."""
 
     @cache
-    def read_prompts(level: str, history: str = "all") -> Prompts:
+    def run_levels(history: str) -> ScriptedProvider:
         folder = tmp_path_factory.mktemp("hall")
-        model = make_model(
-            answer_with_marks if level != "1" else answer_in_one_session(answer_with_marks),
-            keep=True,
-        )
-        run_hall(folder, small_hall(folder) | {"levels": [level], "history": history}, model)
-        return [(parse_address(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+        model = make_model(answer_in_any_session(answer_with_marks), keep=True)
+        settings = {"levels": ["1", "2-1", "4"], "history": history}
+        run_hall(folder, small_hall(folder) | settings, model)
+        return model
+
+    def read_prompts(level: str, history: str = "all") -> Prompts:
+        return [
+            (parse_address(address), "\n".join(m.content for m in request.messages))
+            for address, request in run_levels(history).seen
+            if address.startswith(f"set01_lv{level}/")
+        ]
 
     return read_prompts
 
@@ -191,8 +199,7 @@ def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path
     assert describe_deviations(hall_run.folder) == []
 
 
-@pytest.mark.parametrize("level", ["1", "4"])
-def test_a_question_without_a_statement_is_in_no_prompt(tmp_path: Path, level: str) -> None:
+def test_a_question_without_a_statement_is_in_no_prompt(tmp_path: Path) -> None:
     """No resident can answer it. It is recorded as it was given."""
 
     def mute(key: CallKey, request: ModelRequest) -> Any:
@@ -203,12 +210,14 @@ def test_a_question_without_a_statement_is_in_no_prompt(tmp_path: Path, level: s
             said |= {"questions": asked, "full_statement": ""}
         return said
 
-    model = make_model(mute if level != "1" else answer_in_one_session(mute), keep=True)
-    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(answer_in_any_session(mute), keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1", "4"]}, model)
     assert not [a for a, r in model.seen if "unheard" in r.messages[-1].content]
-    turns = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
-    said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
-    assert len(said["questions"]) == 4 and said["full_statement"] == ""
+    for level in ("1", "4"):
+        log = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")
+        turns = log["rounds"][0]["turns"]
+        said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
+        assert len(said["questions"]) == 4 and said["full_statement"] == "", level
 
 
 @pytest.mark.parametrize(("level", "offered"), [("1", False), ("2-1", False), ("4", True)])
@@ -220,8 +229,7 @@ def test_a_question_to_the_moderator_is_asked_for_where_there_is_one(
     assert asking and all(("to the moderator or to" in text) == offered for text in asking)
 
 
-@pytest.mark.parametrize("level", ["1", "4"])
-def test_questions_are_in_the_prompts_of_their_addressees(tmp_path: Path, level: str) -> None:
+def test_questions_are_in_the_prompts_of_their_addressees(tmp_path: Path) -> None:
     put = {"A02": "to-a-resident", "all": "to-everyone", "moderator": "to-the-chair",
            "planner": "to-the-planner"}  # fmt: skip
 
@@ -232,24 +240,27 @@ def test_questions_are_in_the_prompts_of_their_addressees(tmp_path: Path, level:
             said |= {"questions": asked, "full_statement": "I have questions."}
         return said
 
-    model = make_model(curious if level != "1" else answer_in_one_session(curious), keep=True)
-    run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
-    reached: dict[str, set[Any]] = {words: set() for words in put.values()}
+    model = make_model(answer_in_any_session(curious), keep=True)
+    run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1", "4"]}, model)
+    reached: dict[tuple[str, str], set[Any]] = {}
     for address, request in model.seen:
         (stage, who, number), text = parse_address(address), request.messages[-1].content
+        level = address.partition("/")[0].removeprefix("set01_lv")
         for words in put.values():
             for when in re.findall(rf"{words}-(\d)", text):
                 if stage in ("think", "speak", "session", "moderator"):
                     assert number == int(when) + (stage != "moderator")
-                reached[words].add(who)
-    if level == "1":  # one session answers for all residents, and there is no moderator
-        assert reached["to-a-resident"] == reached["to-everyone"] == {"session", "vote"}
-        assert reached["to-the-chair"] == set()
-    else:
-        assert reached["to-a-resident"] == {"A02"}
-        assert reached["to-everyone"] == {"A02", "A03", "A04", "A05", "moderator"}
-        assert reached["to-the-chair"] == {"moderator"}
-    assert reached["to-the-planner"] == {"plan"}
+                reached.setdefault((level, words), set()).add(who)
+    assert reached == {
+        # One session answers for all residents, and there is no moderator.
+        ("1", "to-a-resident"): {"session", "vote"},
+        ("1", "to-everyone"): {"session", "vote"},
+        ("1", "to-the-planner"): {"plan"},
+        ("4", "to-a-resident"): {"A02"},
+        ("4", "to-everyone"): {"A02", "A03", "A04", "A05", "moderator"},
+        ("4", "to-the-chair"): {"moderator"},
+        ("4", "to-the-planner"): {"plan"},
+    }
 
 
 def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
