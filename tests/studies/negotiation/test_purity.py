@@ -14,6 +14,7 @@ from folkmoot.studies.negotiation.rules.strategies import OPERATORS, strategy_ta
 from tests.studies.negotiation.conftest import (
     Runner,
     collect_texts,
+    get_question,
     make_new_share,
     make_share,
     read_session_file,
@@ -239,39 +240,40 @@ def test_terms_of_members_and_options_stay_and_are_listed(run_negotiation: Runne
     assert row["asked_again"] is None
 
 
-@pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
-def test_planner_and_later_decisions_get_rendered_sentences_alone(
-    run_negotiation: Runner, condition: str
-) -> None:
+def test_planner_and_later_decisions_get_rendered_sentences_alone(run_negotiation: Runner) -> None:
     """No word that the mediator writes reaches a ballot, a round of feedback or the planner."""
     mark = "Xylophonic"
-    later: list[str] = []
+    later: dict[str, list[str]] = {"ballots": [], "feedback": []}
 
     def reply_to(request: Any, address: str) -> str:
-        prompt = request.messages[-1].content
-        if any(f"/{stage}/" in address for stage in ("ballots", "feedback")):
-            later.append(prompt)
+        for stage, prompts in later.items():
+            if f"/{stage}/" in address:
+                prompts.append(request.messages[-1].content)
         texts = ("resolution_explanation", "updated_resolution_explanation")
         more = ("final_revised_decision", "conflict_description", "resolution_strategy")
         words = dict.fromkeys((*texts, *more), f"{mark} reasons for a diner")
         return reply_sensibly(request, address, **words)
 
-    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=[condition])
-    payload = read_session_file(run, "team", condition, "planner_payload")
-    trip = run.folder.text(f"tripcraft/{condition}.csv")
-    assert condition == "C3" or len(later) > 8
-    assert not [text for text in (*collect_texts(payload), trip, *later) if mark in text]
-    assert mark in " ".join(run.table("decisions")["mediator_words"])
+    conditions = ["C3", "C4", "C5"]
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=conditions)
+    assert all(len(prompts) > 8 for prompts in later.values())
+    assert not [text for prompts in later.values() for text in prompts if mark in text]
+    for condition in conditions:
+        payload = read_session_file(run, "team", condition, "planner_payload")
+        trip = run.folder.text(f"tripcraft/{condition}.csv")
+        assert not [text for text in (*collect_texts(payload), trip) if mark in text], condition
+        words = run.table("decisions").filter(condition=condition)["mediator_words"]
+        assert mark in " ".join(words), condition
 
 
-@pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
-def test_a_new_option_carries_no_word_of_theory(run_negotiation: Runner, condition: str) -> None:
+def test_a_new_option_carries_no_word_of_theory(run_negotiation: Runner) -> None:
     """The name of an option enters the sentences that the planner and voters get."""
-    later: list[str] = []
+    later: dict[str, list[str]] = {"ballots": [], "feedback": [], "confirm": []}
 
     def reply_to(request: Any, address: str) -> str:
-        if any(f"/{stage}/" in address for stage in ("ballots", "feedback", "confirm")):
-            later.append(request.messages[0].content + question(request))
+        for stage, prompts in later.items():
+            if f"/{stage}/" in address:
+                prompts.append(request.messages[0].content + get_question(request))
         return reply_sensibly(
             request,
             address,
@@ -281,15 +283,15 @@ def test_a_new_option_carries_no_word_of_theory(run_negotiation: Runner, conditi
             ],
         )
 
-    def question(request: Any) -> str:
-        return str(next(m.content for m in request.messages if m.role == "user"))
-
+    conditions = ["C3", "C4", "C5"]
     team = select_groups("team", size=2)
-    run = run_negotiation(reply_to, groups=team, conditions=[condition], confirm=True)
-    payload = read_session_file(run, "team", condition, "planner_payload")
-    trip = run.folder.text(f"tripcraft/{condition}.csv")
-    assert later
-    for text in (*collect_texts(payload), trip, *later):
+    run = run_negotiation(reply_to, groups=team, conditions=conditions, confirm=True)
+    assert all(later.values())
+    texts = [text for prompts in later.values() for text in prompts]
+    for condition in conditions:
+        texts += collect_texts(read_session_file(run, "team", condition, "planner_payload"))
+        texts.append(run.folder.text(f"tripcraft/{condition}.csv"))
+    for text in texts:
         assert "maximin" not in text.casefold() and "borda" not in text.casefold()
 
 
