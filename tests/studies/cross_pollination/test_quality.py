@@ -25,7 +25,6 @@ from tests.studies.cross_pollination.test_protocol import (
     read_participants,
     run_scripted,
 )
-from tests.sweeps import sample_daily
 
 ALL_MEASURES = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
 VOTING_STAGES = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
@@ -132,72 +131,50 @@ def test_rankings_before_and_after_are_found_as_planted(
     assert json.loads(done.table("participants")["ranking_before"][0]) == [PARKS, JOBS, SAFETY]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    sample_daily(
-        [
-            [f"1. {PARKS}", JOBS.lower(), f" {SAFETY}."],
-            [PARKS, JOBS, SAFETY, "none_of_these"],  # the schema lists it beside the options
-        ],
-        daily=1,
-        part="sweeps",
-    ),
+PROMPT_NUMBERS, CONTRADICTION = "numbers of the prompt", "numbers against the order"
+# What participants reply to the question for a ranking, and what is read.
+RANKING_REPLIES: tuple[tuple[list[str] | str, tuple[str, ...] | None], ...] = (
+    ([f"1. {PARKS}", JOBS.lower(), f" {SAFETY}."], (PARKS, JOBS, SAFETY)),
+    # The schema lists the way out beside the options.
+    ([PARKS, JOBS, SAFETY, "none_of_these"], (PARKS, JOBS, SAFETY)),
+    (PROMPT_NUMBERS, (SAFETY, PARKS, JOBS)),
+    (CONTRADICTION, (SAFETY, JOBS, PARKS)),
+    ([PARKS, JOBS], None),
+    ([PARKS, PARKS, JOBS], None),
+    ([PARKS, JOBS, "Libraries"], None),
 )
-def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[str]) -> None:
-    def ranked(request: ModelRequest, address: str) -> str:
-        said = json.dumps({"ranking": reply})
-        return said if "/ranking/" in address else answer_as_planted(request, address)
-
-    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
-    rankings = set(done.table("participants")["ranking_before"])
-    assert {tuple(json.loads(ranking)) for ranking in rankings} == {(PARKS, JOBS, SAFETY)}
 
 
-@pytest.mark.parametrize(
-    "reply",
-    sample_daily(
-        [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]], daily=1, part="sweeps"
-    ),
-)
-def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
-    def broken(request: ModelRequest, address: str) -> str:
-        said = json.dumps({"ranking": reply})
-        return said if "/ranking/" in address else answer_as_planted(request, address)
+def test_a_ranking_is_read_in_any_spelling_asked_for_again_or_unknown(tmp_path: Path) -> None:
+    """Each participant replies in one of these ways."""
 
-    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, broken)), ranking=True)
-    assert done.table("participants")["ranking_before"].null_count() == 24
-    assert (
-        done.table("participants")["final_choice"].null_count() == 6
-    )  # all participants of the other conditions voted
-    assert "rankings" not in {f.key for f in done.findings}
-
-
-def test_a_ranking_whose_numbers_contradict_its_order_is_asked_for_again(tmp_path: Path) -> None:
     def ranked(request: ModelRequest, address: str) -> str:
         if "/ranking/" not in address:
             return answer_as_planted(request, address)
-        if address.endswith(".r1"):
-            return json.dumps({"ranking": [f"#1 {SAFETY}", f"2) {JOBS}", f"3. {PARKS}"]})
-        return json.dumps({"ranking": [f"3. {PARKS}", f"2. {JOBS}", f"1. {SAFETY}"]})
+        reply, order = RANKING_REPLIES[number(address) % len(RANKING_REPLIES)]
+        if reply == CONTRADICTION:
+            said = [f"3. {PARKS}", f"2. {JOBS}", f"1. {SAFETY}"]
+            again = [f"#1 {SAFETY}", f"2) {JOBS}", f"3. {PARKS}"]
+            return json.dumps({"ranking": again if address.endswith(".r1") else said})
+        if reply == PROMPT_NUMBERS:
+            lines = str(request.messages[-1].content).splitlines()
+            return json.dumps(
+                {"ranking": [next(x for x in lines if x.endswith(f". {o}")) for o in order or ()]}
+            )
+        return json.dumps({"ranking": reply})
 
-    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
-    rankings = set(done.table("participants")["ranking_before"])
-    assert {tuple(json.loads(ranking)) for ranking in rankings} == {(SAFETY, JOBS, PARKS)}
-
-
-def test_the_numbers_of_a_ranking_may_be_those_of_the_prompt(tmp_path: Path) -> None:
-    def ranked(request: ModelRequest, address: str) -> str:
-        if "/ranking/" not in address:
-            return answer_as_planted(request, address)
-        lines = str(request.messages[-1].content).splitlines()
-        numbered = [next(line for line in lines if line.endswith(f". {name}")) for name in order]
-        return json.dumps({"ranking": numbered})
-
-    order = (SAFETY, PARKS, JOBS)
-    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
-    rankings = set(done.table("participants")["ranking_before"])
-    assert {tuple(json.loads(ranking)) for ranking in rankings} == {order}
-    assert not any(".r1" in str(address) for address in done.table("answers")["address"])
+    cast = Talkers(**dict.fromkeys(VOTING_STAGES, ranked))
+    done = run_scripted(tmp_path, cast, ranking=True)
+    asked_again = {number(address) for address in cast.requests if ".r1" in address}
+    found = dict(done.table("participants").select("participant_id", "ranking_before").iter_rows())
+    assert len(found) == 24
+    for who, ranking in found.items():
+        case = number(f"/{who}/")
+        reply, order = RANKING_REPLIES[case % len(RANKING_REPLIES)]
+        assert (ranking and tuple(json.loads(ranking))) == order, reply
+        assert (case in asked_again) == (reply == CONTRADICTION or order is None), reply
+    # All participants of the other conditions cast a final vote.
+    assert done.table("participants")["final_choice"].null_count() == 6
 
 
 def test_ways_out_of_a_ranking_are_counted_as_refusals(tmp_path: Path) -> None:
@@ -209,6 +186,8 @@ def test_ways_out_of_a_ranking_are_counted_as_refusals(tmp_path: Path) -> None:
     asked = done.table("answers")["scope"].str.ends_with("/ranking").sum()
     checks = {row[0]: row[-1] for row in find_finding(done, RESPONDENT_CHECKS_KEY).grid.rows}
     assert asked > 24 and f"(none_of_these {asked})" in checks[REFUSALS_TITLE]
+    assert done.table("participants")["ranking_before"].null_count() == 24
+    assert "rankings" not in {finding.key for finding in done.findings}
 
 
 def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Path) -> None:
@@ -297,23 +276,20 @@ def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path
     assert (acp["confidence_before"] != acp["confidence_after"]).sum() >= 5
 
 
-@pytest.mark.parametrize(
-    ("sure", "ranked", "reasons"),
-    sample_daily(
-        [
-            ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
-            ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
-            ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
-            ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
-        ],
-        daily=2,
-        part="sweeps",
-    ),
+# Replies to the questions for confidence and ranking, and the reasons why both are missing.
+WAYS_OUT_OF_BOTH: tuple[tuple[str, dict[str, object], tuple[str | None, str]], ...] = (
+    ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
+    ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
+    ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
+    ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
 )
-def test_confidence_and_ranking_have_ways_out(
-    tmp_path: Path, sure: str, ranked: dict[str, object], reasons: tuple[str | None, str]
-) -> None:
+
+
+def test_confidence_and_ranking_have_ways_out(tmp_path: Path) -> None:
+    """Each participant takes one of these ways out."""
+
     def unsure(request: ModelRequest, address: str) -> str:
+        sure, ranked, _ = WAYS_OUT_OF_BOTH[number(address) % len(WAYS_OUT_OF_BOTH)]
         if "/confidence/" in address:
             return sure
         return json.dumps(ranked) if "/ranking/" in address else answer_as_planted(request, address)
@@ -321,10 +297,12 @@ def test_confidence_and_ranking_have_ways_out(
     cast = Talkers(**dict.fromkeys(VOTING_STAGES, unsure))
     done = run_scripted(tmp_path, cast, confidence=True, ranking=True)
     for row in done.table("participants").iter_rows(named=True):
+        case = number(f"/{row['participant_id']}/") % len(WAYS_OUT_OF_BOTH)
+        sure, _, reasons = WAYS_OUT_OF_BOTH[case]
         missing = json.loads(row["missing_answers"] or "{}")
-        assert row["ranking_before"] is None and row["status"] == "complete"
-        assert (missing.get("confidence_before"), missing["ranking_before"]) == reasons
-        assert row["confidence_before"] == (80 if reasons[0] is None else None)
+        assert row["ranking_before"] is None and row["status"] == "complete", sure
+        assert (missing.get("confidence_before"), missing["ranking_before"]) == reasons, sure
+        assert row["confidence_before"] == (80 if reasons[0] is None else None), sure
     asked = [request for address, request in cast.requests.items() if "/ranking/" in address]
     for request in asked:
         schema = request.schema
