@@ -419,6 +419,7 @@ def test_overrides_change_the_settings_given_in_python(model: CountingProvider) 
         ({"overrides": "random_seed=7"}, "overrides=: is of type str; pass a list of texts"),
         ({"overrides": [5]}, "overrides=: is of type list; pass a list of texts"),
         ({"settings": 5}, "settings=: is of type int; pass a dictionary"),
+        ({"budget": "5"}, "budget=: is of type str; pass a number of USD"),
     ],
 )
 def test_an_option_of_a_wrong_kind_is_named(
@@ -443,3 +444,24 @@ def test_numbers_can_be_logged(model: CountingProvider) -> None:
     run = folkmoot.run(study, {}, provider=model)
     log = (run.path / "run.log").read_text()
     assert " 5\n" in log and " 6.5\n" in log
+
+
+def test_settings_beside_a_study_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("study: cross_pollination\n")
+    with pytest.raises(InputError, match=r"settings= goes with a study type \(for a study file"):
+        folkmoot.run(path, {"language": "en"})
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/../b", "a\\b"])
+def test_a_study_needs_a_plain_name(model: CountingProvider, name: str) -> None:
+    with pytest.raises(InputError, match="name= is no name"):
+        folkmoot.run(Study(name, "A", StudyConfig, protocol), {}, provider=model)
+
+
+@pytest.mark.parametrize("budget", [-1.0, float("nan")])
+def test_the_budget_of_a_fork_is_checked(model: CountingProvider, budget: float) -> None:
+    run = folkmoot.run(STUDY, {"people": 2}, provider=model)
+    address = run.table("answers")["address"][0]
+    with pytest.raises(InputError, match="the budget must be at least 0"):
+        folkmoot.fork(run, address, say="a", budget=budget, study=STUDY, provider=model)

@@ -45,7 +45,7 @@ from folkmoot.engine.study.study import (
     with_derived_tables,
 )
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
-from folkmoot.errors import DriftError, InputError
+from folkmoot.errors import DriftError, InputError, Problem
 from folkmoot.hints import lacks_extra
 from folkmoot.kit.named_controls import findings_with_controls, run_with_controls
 from folkmoot.models.request import Provider
@@ -267,6 +267,7 @@ def load(folder: str | Path, *, study: Study | None = None) -> Run:
 
     Issues a warning for each file that was changed after the run.
     """
+    _check_study(study)
     run = open_run(Path(folder))
     for change in list_changes(run):
         warnings.warn(f"{run.path}: {change}", stacklevel=2)
@@ -340,6 +341,8 @@ def run(
         **more,
     )
     load_study: Callable[[RunOptions], StudyFile]
+    if isinstance(study, (str, Path)) and settings is not None:
+        _refuse_study_file(Path(study))
     if not isinstance(study, (Study, str, Path)):
         kinds = "the path of a study file, the name of a study type, or a Study"
         raise InputError(f"the study is of type {type(study).__name__}; pass {kinds}")
@@ -390,7 +393,8 @@ def fork(
     The other parameters are those of `run`. Only answers that depend on the changed reply are
     requested again.
     """
-    check_option_kinds({"model": model, "out": out, "trust": trust})
+    check_option_kinds({"say": say, "model": model, "out": out, "trust": trust})
+    _check_study(study)
     base = source.folder if isinstance(source, Run) else RunFolder(source)
     replacement = ReplyReplacement(say, drop, model)
     folder = None if out is None else Path(out)
@@ -417,6 +421,18 @@ async def arun(
     """
     # If the task is cancelled, its running calls are completed and journaled.
     return await run_beside_loop(lambda stopper: run(study, settings, stopper=stopper, **options))
+
+
+def _check_study(study: object) -> None:
+    if study is not None and not isinstance(study, Study):
+        raise InputError(f"study= is of type {type(study).__name__}; pass a Study")
+
+
+def _refuse_study_file(path: Path) -> None:
+    # Otherwise a study file would be executed as the code of a study type.
+    if path.is_file() and path.suffix != ".py":
+        hint = 'for a study file write overrides=["key=value"]'
+        raise InputError(Problem(f"{path}: settings= goes with a study type", hint=hint))
 
 
 def _loop_is_running() -> bool:

@@ -391,6 +391,7 @@ WRONG_RETURNS = {
         "repeats gave tuple; return a list of Repeat(…)",
     ),
     "render_run=lambda run, key: 'a'": ("show outputs/mine", "render_run gave str; return a list"),
+    "reply_unit=lambda row: []": ("report outputs/mine", "reply_unit gave list; return the id of"),
     "seats=lambda config, folder: None": (
         "check mine.yaml --set seats={open: true}",
         "seats gave NoneType; return a list of Seat(…)",
@@ -440,6 +441,7 @@ def test_a_wrong_return_value_is_reported_with_file_and_line(
         ),
         ("roles=5", "roles= is no list of texts (write `roles=("),
         ("question=5", "question= is no text (write `question="),
+        ("notes=None", "notes= is not a function"),
     ],
 )
 def test_a_field_of_a_wrong_kind_is_reported(

@@ -142,6 +142,9 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
         raise InputError(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{run.path}: {PLAN} or the manifest is damaged: {error!r}") from error
+    # The settings of the source run are valid already. No amount is above a budget of NaN.
+    if options.budget is not None and not options.budget >= 0:
+        raise InputError(f"the budget must be at least 0, is {options.budget:g}")
     # The budget of the source run was meant for all its calls. A fork makes only some of them, so
     # it has its own budget or none.
     settings: dict[str, object] = {"budget_usd": options.budget, "budget_calls": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import NamedTuple
 
 from folkmoot.errors import InputError, Problem
@@ -32,11 +32,13 @@ _PATH = (str, os.PathLike)
 _KINDS = {
     "accept_changes": _Kind((bool,), "True or False"),
     "batch": _Kind((bool,), "True or False"),
+    "budget": _Kind((Real,), "a number of USD"),
     "key": _Kind((str,), "a text"),
     "limit": _Kind((Integral,), "a whole number"),
     "model": _Kind((str,), 'the name of a model, such as "synthetic"'),
     "out": _Kind(_PATH, "the path of a folder"),
     "overrides": _Kind((str,), 'a list of texts, such as ["random_seed=7"]', is_list=True),
+    "say": _Kind((str,), "the text of the new reply"),
     "seats": _Kind((str,), "a list of ids of participants", is_list=True),
     "settings": _Kind((Mapping,), "a dictionary"),
     "trust": _Kind((bool,), "True or False"),

@@ -76,6 +76,8 @@ def find_wrong_values(study: Any) -> Iterator[tuple[str, str]]:
     for name in _TEXTS:
         if not isinstance(getattr(study, name), str):
             yield f"{name}= is no text", f'write `{name}="…"`'
+    if isinstance(study.name, str) and (not study.name.strip() or {*study.name} & {*"/\\"}):
+        yield f"name= is no name: {study.name!r}", "choose a name without / and \\"
     for name in _LISTS_OF_TEXTS:
         texts = getattr(study, name)
         if not isinstance(texts, (tuple, list)) or not all(isinstance(text, str) for text in texts):

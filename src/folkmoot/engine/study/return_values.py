@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ _ONE_VALUE = {
     "load_config": _CONFIG,
     "named_answers": _Returned(Mapping, "return a dict: address → name → answer"),
     "number_ranges": _Returned(Mapping, "return a dict: name of an answer → range"),
+    "reply_unit": _Returned(Hashable, "return the id of the unit, such as a text"),
     "run_id": _Returned(str, "return a text, empty for the name of the study file"),
     "size": _Returned((DesignSize, type(None)), "return DesignSize(…) or None"),
     "stopping_rule": _Returned(str, "return a sentence, or an empty text"),
