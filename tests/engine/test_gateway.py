@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,11 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import folkmoot
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.progress import CallRetried, Event, Notice, ignore_progress
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import spent_in_journals
+from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.study.study import Study
 from folkmoot.errors import (
     BudgetReachedError,
     DriftError,
@@ -31,7 +35,14 @@ from folkmoot.errors import (
 )
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.load_balancer import LoadBalancer
-from folkmoot.models.request import Completion, Message, ModelRequest, Usage
+from folkmoot.models.request import (
+    Completion,
+    FloatArray,
+    Message,
+    ModelRequest,
+    Provider,
+    Usage,
+)
 from folkmoot.models.scripted import ScriptedProvider
 from tests.turns import yield_to_loop
 
@@ -611,3 +622,42 @@ async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
         await gateway.complete_request("c", build_request())
     lacks = ["image", "schema", "temperature"]
     assert sorted(list_notices(events)) == [f"takes no {capability}" for capability in lacks]
+
+
+class WrongProvider(Provider):
+    """A provider of a study author that returns other objects than it should."""
+
+    def __init__(self, returned: object) -> None:
+        self.returned: Any = returned
+
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
+        return self.returned
+
+    async def embed_texts(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        return self.returned
+
+
+@pytest.mark.parametrize("returned", ["yes", None, ("yes", 1)])
+def test_a_provider_that_returns_no_completion_is_named(tmp_path: Path, returned: object) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(Speaker("ann"), "Well?")
+
+    study = Study("wrong", "Wrong", StudyConfig, protocol)
+    with pytest.raises(
+        FatalModelError, match=r"WrongProvider\.complete_request gave .*; return Com"
+    ):
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=WrongProvider(returned))
+
+
+@pytest.mark.parametrize("returned", [None, [[1.0]], ([[1.0]], Usage()), ("ab", Usage())])
+def test_a_provider_that_returns_other_embeddings_is_named(
+    tmp_path: Path, returned: object
+) -> None:
+    async def protocol(session: Session) -> None:
+        await session.embed(["a", "b"])
+
+    study = Study("wrong", "Wrong", StudyConfig, protocol)
+    with pytest.raises(FatalModelError, match="gave no embeddings of 2 texts"):
+        folkmoot.run(study, {}, out=tmp_path / "run", provider=WrongProvider(returned))

@@ -13,6 +13,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -429,6 +430,32 @@ def check_provider(provider: object, origin: str) -> Provider:
         return provider
     hint = "derive its class from folkmoot.models.request.Provider"
     raise InputError(Problem(f"{origin} is no provider: {type(provider).__name__}", hint=hint))
+
+
+def check_completion(reply: object, provider: Provider) -> Completion:
+    """Return a reply of a provider. Raises FatalModelError if it is no `Completion`."""
+    if isinstance(reply, Completion):
+        return reply
+    raise FatalModelError(
+        f"{type(provider).__name__}.complete_request gave {type(reply).__name__}; return "
+        "Completion(text)"
+    )
+
+
+def check_embeddings(result: object, count: int, provider: Provider) -> tuple[FloatArray, Usage]:
+    """Return the embeddings of a provider as an array of float32, and their usage.
+
+    Raises FatalModelError if they are not one vector for each of `count` texts.
+    """
+    if isinstance(result, tuple) and len(result) == 2:
+        with suppress(TypeError, ValueError):
+            vectors = np.asarray(result[0], dtype=np.float32)
+            if vectors.ndim == 2 and len(vectors) == count:
+                return vectors, result[1]
+    raise FatalModelError(
+        f"{type(provider).__name__}.embed_texts gave no embeddings of {count} texts; return "
+        "(vectors, Usage(…)) with one vector for each text"
+    )
 
 
 def longest_backoff_seconds(base_seconds: float, failures: int) -> float:

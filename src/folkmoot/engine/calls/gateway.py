@@ -58,6 +58,8 @@ from folkmoot.models.request import (
     Provider,
     Usage,
     byte_count,
+    check_completion,
+    check_embeddings,
     read_usage,
     translate_finish_reason,
 )
@@ -314,8 +316,9 @@ class Gateway:
                     )
                 else:
                     with self.hold_batches():
-                        reply = await model_state.provider.complete_request(
-                            wire_request, address=address
+                        provider = model_state.provider
+                        reply = check_completion(
+                            await provider.complete_request(wire_request, address=address), provider
                         )
             except ModelError as error:
                 # A rejection that may be billed came with a reply, so the model was asked. It says
@@ -451,8 +454,13 @@ class Gateway:
             received_count = sum(len(vectors) for vectors, _ in received)
             try:
                 with self.hold_batches():
-                    result = await model_state.provider.embed_texts(
-                        model_state.spec.wire_model, texts[received_count:], address=address
+                    provider, missing_texts = model_state.provider, texts[received_count:]
+                    result = check_embeddings(
+                        await provider.embed_texts(
+                            model_state.spec.wire_model, missing_texts, address=address
+                        ),
+                        len(missing_texts),
+                        provider,
                     )
                 return join_embeddings([*received, result]) if received else result
             except ModelError as error:
