@@ -320,6 +320,24 @@ MISTAKES = {
         '    session.say("ann", "Hello.")',
         "pass the Speaker who said it",
     ),
+    "embed one text": (LAST_LINE, '    await session.embed("x")', "embed(): texts is one text"),
+    "hot": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", temperature="hot")',
+        "temperature='hot' is no num",
+    ),
+    "below zero": (ASK_LINE, 'await scope.ask(ANN, "?", temperature=-1)', "is no number from 0"),
+    "no tokens": (ASK_LINE, 'await scope.ask(ANN, "?", max_tokens=0)', "is no whole number from 1"),
+    "a speaker with half a token": (
+        ASK_LINE,
+        'await scope.ask(Speaker("a", max_tokens=0.5), "?")',
+        "max_tokens=0.5 is no whole number from 1",
+    ),
+    "an utterance of a speaker": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", history=EMPTY_TRANSCRIPT + Utterance(ANN, "Well?"))',
+        "write Utterance(speaker.id, text)",
+    ),
     "say nothing": (LAST_LINE, "    session.say(ANN, None)", "say(): text is of type NoneType"),
     "say a number": (LAST_LINE, "    session.say(ANN, 5)", "say(): text is of type int, not str"),
     "say a missing answer": (

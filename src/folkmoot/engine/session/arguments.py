@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable
+from numbers import Integral, Real
 from typing import TypeVar
 
 from folkmoot.conversation.answer_types import AnswerType
-from folkmoot.conversation.transcript import Speaker, Transcript
+from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.errors import ProtocolError
 
 R = TypeVar("R")
 
 
 def check_ask_arguments(
-    speaker: object, prompt: object, history: object, answer_type: object
+    speaker: Speaker,
+    prompt: object,
+    history: Transcript,
+    answer_type: object,
+    temperature: object,
+    max_tokens: object,
 ) -> None:
     """Raise ProtocolError if an argument of `Scope.ask` has a wrong type."""
     require_type(speaker, Speaker, "ask(): speaker", 'pass Speaker("p_0001", system="You are …")')
     require_type(prompt, str, "ask(): the prompt", 'pass text, e.g. scope.prompt("name", …)')
     hint = "leave it out, or pass EMPTY_TRANSCRIPT + Utterance(…)"
     require_type(history, Transcript, "ask(): history", hint)
+    for utterance in history:
+        require_type(utterance, Utterance, "ask(): a member of history", hint)
+        hint_for_id = "write Utterance(speaker.id, text)"
+        require_type(utterance.speaker_id, str, "the speaker_id of an utterance", hint_for_id)
+        require_type(utterance.text, str, "the text of an utterance", "pass the words")
+    # A vendor would reject each call, and NaN is no JSON.
+    for value in (temperature, speaker.temperature):
+        if value is not None and not _is_number(value, Real, 0):
+            raise ProtocolError(f"temperature={value!r} is no number from 0")
+    for value in (max_tokens, speaker.max_tokens):
+        if value is not None and not _is_number(value, Integral, 1):
+            raise ProtocolError(f"max_tokens={value!r} is no whole number from 1")
     if answer_type is not None and not isinstance(answer_type, AnswerType):
         given = answer_type.__name__ if isinstance(answer_type, type) else repr(answer_type)[:60]
         raise ProtocolError(
             f"ask(): answer_type is {given}, which is not an answer type; pass Text(), "
             "Choice(options), Number(low, high) or Json(Model)"
         )
+
+
+def _is_number(value: object, kind: type, low: int) -> bool:
+    return isinstance(value, kind) and low <= float(value) < math.inf  # type: ignore[arg-type]
+
+
+def require_list(values: object, argument: str) -> None:
+    """Raise ProtocolError for a text in place of a list. It would be taken apart into letters."""
+    if isinstance(values, str):
+        raise ProtocolError(f"{argument} is one text; pass a list")
 
 
 def require_type(value: object, kind: type, argument: str, hint: str) -> None:

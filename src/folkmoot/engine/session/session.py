@@ -41,6 +41,7 @@ from folkmoot.engine.session.arguments import (
     check_ask_arguments,
     item_key,
     require_awaitable,
+    require_list,
     require_type,
 )
 from folkmoot.engine.session.asking import (
@@ -213,7 +214,7 @@ class Scope:
         for_people: str = "",
     ) -> AskResult[T]:
         """Ask a question as `ask` does, and return the answer with details."""
-        check_ask_arguments(speaker, prompt, history, answer_type)
+        check_ask_arguments(speaker, prompt, history, answer_type, temperature, max_tokens)
         wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
         address = self._next_address("ask")
         run = self._run
@@ -491,6 +492,7 @@ class Scope:
 
         The array is float32 with shape (texts, dimensions). Each row has the norm 1.
         """
+        require_list(texts, "embed(): texts")
         address = self._next_address("embed")
         try:
             return await embed_texts(self._run, address, texts)
