@@ -34,7 +34,7 @@ def read_system_prompts(
 ) -> dict[str, str]:
     """Return the system prompt of each resident. `session` is that of the shared session."""
     model = make_model(answer, keep=True)
-    run_hall(folder, settings, model)
+    run_hall(folder, {**settings, "rounds": 1}, model)
     return {a.split("/")[-2]: r.messages[0].content for a, r in model.seen if "/before/" in a}
 
 
