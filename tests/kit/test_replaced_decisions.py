@@ -171,7 +171,7 @@ def test_decisions_that_are_left_out_are_counted_at_each_moment() -> None:
 
 
 def test_effects_of_length_and_order_are_found(tmp_path: Path) -> None:
-    sound = read_findings(run_voting(tmp_path / "sound", WITH_INTERVIEWS, 30))
+    sound = read_findings(run_voting(tmp_path / "sound", WITH_INTERVIEWS, 40))
     assert not any(finding.alarms for finding in sound.values())
     length = run_voting(
         tmp_path / "length", WITH_INTERVIEWS, 30, "same_length: true", length_bias=0.6
