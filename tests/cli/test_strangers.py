@@ -14,10 +14,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.cli.study_files import TRUSTING_COMMANDS
 from folkmoot.errors import InputError
 from tests.cli.conftest import STUDY
 from tests.faults import lab
@@ -126,6 +128,16 @@ def test_code_is_not_run_without_trust(machine: UserMachine, command: str) -> No
     assert f"folkmoot {command} evil.yaml --trust" in output
     assert not mark.exists()
     assert not (machine.folder / "outputs").exists()
+
+
+def test_all_commands_with_trust_can_be_named_in_the_message() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    with_option = [
+        name
+        for name, command in commands.items()
+        if any(parameter.name == "trust" for parameter in command.params)
+    ]
+    assert sorted(with_option) == sorted(TRUSTING_COMMANDS)
 
 
 def test_power_runs_code_that_is_trusted(machine: UserMachine) -> None:

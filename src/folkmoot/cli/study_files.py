@@ -47,10 +47,9 @@ MAX_PRINTED_NOTES = 60
 EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 # A name with one of these is not meant as the name of a folder.
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".xlsx")
-
-
-# The commands that have the option `--trust`.
-_TRUSTING_COMMANDS = ("check", "code", "controls", "fork", "plan", "power", "run", "try")
+# The commands that have the option `--trust`. A test compares them with the options, which take
+# long to read at the start of each command.
+TRUSTING_COMMANDS = ("check", "codes", "controls", "fork", "plan", "power", "run", "try")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
@@ -64,7 +63,7 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 
 def _trust_command(path: Path) -> str:
     words = sys.argv[1:]
-    if not words or words[0] not in _TRUSTING_COMMANDS:
+    if not words or words[0] not in TRUSTING_COMMANDS:
         return command_line("check", path, "--trust")
     line = resume_line([*words, "--trust"])
     return line if "--resume" in words else line.removesuffix(" --resume")
