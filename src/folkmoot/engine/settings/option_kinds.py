@@ -19,13 +19,14 @@ class _Kind(NamedTuple):
 
     def fits(self, value: object) -> bool:
         if self.is_list:
-            return isinstance(value, (list, tuple)) and all(map(self._is_one, value))
-        return self._is_one(value)
+            return isinstance(value, (list, tuple)) and all(map(self._has_class, value))
+        return self._has_class(value)
 
-    def _is_one(self, value: object) -> bool:
-        # In Python, True is a whole number.
-        is_whole_number = not isinstance(value, bool) or bool in self.classes
-        return isinstance(value, self.classes) and is_whole_number
+    def _has_class(self, value: object) -> bool:
+        # In Python, True is a whole number too.
+        if isinstance(value, bool):
+            return bool in self.classes
+        return isinstance(value, self.classes)
 
 
 _PATH = (str, os.PathLike)
