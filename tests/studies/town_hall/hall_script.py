@@ -174,13 +174,13 @@ def answer_in_one_session(answer: Answer = answer_plainly) -> Answer:
 
 
 def answer_in_any_session(answer: Answer = answer_plainly) -> Answer:
-    """Return the same answers for shared and for separate sessions, told apart by the address."""
+    """Return the same answers for shared and for separate sessions, told apart by the schema."""
     shared = answer_in_one_session(answer)
 
     def reply(key: CallKey, request: ModelRequest) -> Any:
-        stage, who, _ = key
-        # A shared session is asked once for all residents, so that no address names one of them.
-        is_shared = stage == "session" or (stage in ("vote", "before", "after") and who == stage)
+        # A shared session is asked for turns, or for one answer of each of several residents.
+        wanted = (request.schema or {}).get("properties", {})
+        is_shared = any(re.fullmatch(r"turns|A\d\d", name) for name in wanted)
         return (shared if is_shared else answer)(key, request)
 
     return reply

@@ -29,7 +29,6 @@ from tests.shown import render_run_text
 from .hall_script import (
     CallKey,
     answer_in_any_session,
-    answer_in_one_session,
     answer_plainly,
     make_model,
     parse_address,
@@ -282,11 +281,8 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
 
     def answer(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK, as its schema tells.
-        wanted = {*(request.schema or {}).get("properties", {})}
-        key = ("speak", *key[1:]) if "full_statement" in wanted else key
-        # A shared session is asked for the turns of all residents, or for an answer of each.
-        is_shared = bool(wanted & {"turns", "A01"})
-        return (answer_in_one_session() if is_shared else answer_plainly)(key, request)
+        speaks = "full_statement" in (request.schema or {}).get("properties", {})
+        return answer_in_any_session()(("speak", *key[1:]) if speaks else key, request)
 
     settings = small_hall(tmp_path) | {"levels": list(levels), "level_settings": levels}
     hall_run = run_hall(tmp_path, settings, make_model(answer))
